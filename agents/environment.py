@@ -245,7 +245,7 @@ def _command(text: str, facts: SandboxFacts) -> Hint | None:
     if match is None:
         return None
     there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else DO_WITHOUT.capitalize()
-    image = (("an image= that has it", "an --image that has it"),) if facts.packages_option else ()
+    image = (("An image= that has it", "An --image that has it"),) if facts.packages_option else ()
     return Hint(f"the command {match[1]} is not in the sandbox.", there, image)
 
 
@@ -283,5 +283,5 @@ def _full(text: str, facts: SandboxFacts) -> Hint | None:
     if not _FULL.search(text):
         return None
     holds = f" {WORKSPACE} holds {size(facts.workspace_bytes)}." if facts.workspace_bytes is not None else ""
-    more = (("more room (workspace=…, tmp=…, within memory=…)", "more room (--disk SIZE)"),)
+    more = (("More room (workspace=…, tmp=…, within memory=…)", "More room (--disk SIZE)"),)
     return Hint(f"the disk is full.{holds}", "Remove files that are not needed.", more)

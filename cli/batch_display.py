@@ -115,7 +115,7 @@ class BatchDisplay:
 
 def _failure_line(row: Row) -> str:
     why = f"{row.error_class}: {row.error}" if row.error_class else row.error or "no reason given"
-    line = " ".join(f"{'can not be used' if row.outcome == 'invalid' else 'failed'}: {_name(row)}: {why}".split())
+    line = " ".join(f"{'unusable' if row.outcome == 'invalid' else 'failed'}: {_name(row)}: {why}".split())
     return printable(line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…")
 
 

@@ -110,6 +110,8 @@ class Commands:
             raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
         kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
         file = _path(name)
+        if file.suffix and file.suffix.lower() not in kinds:
+            raise CommandError("An export ends in .html, .ipynb or .json; a folder for the files has no ending.")
         await asyncio.to_thread(export_run, path, **{kinds.get(file.suffix.lower(), "files"): file})
 
 

@@ -64,6 +64,8 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                 print_json(_to_object(index, block, result))
             else:
                 hints = [hint.for_person(flags=True) for hint in hints_for(result, executor.known_facts)]
+                if result.outcome == "timeout":
+                    hints.append(f"Hint: a block may take {choice.timeout:g} s. --timeout SECONDS sets another limit.")
                 _show(terminal, name, block, result, hints)
             if result.exit_code != 0:
                 status = status or result.exit_code & 0xFF or 1
@@ -123,7 +125,7 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
         terminal.line(remark, "yellow")
     position = ""
     if result.error is not None and result.error.line is not None:
-        position = f" at {name}:{block.line + result.error.line - 1}"
+        position = f", at {name}:{block.line + result.error.line - 1}"
     terminal.line(f"{outcome_summary(result)}{position}", "green" if result.exit_code == 0 else "red")
     terminal.line()
 

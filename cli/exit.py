@@ -109,7 +109,7 @@ def clean_exit() -> Iterator[None]:
 
         if not isinstance(error, (CommandError, BatchError, RunError, LogLocked, SandboxError, ViewerError)):
             raise
-        say(str(error))
+        say("\ncodeact: ".join([str(error), *getattr(error, "__notes__", ())]))
         raise typer.Exit(EXIT_ERROR) from None
 
 

@@ -135,7 +135,7 @@ class BatchJob:
 
     tasks: Annotated[
         Path,
-        typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line, or a folder of files."),
+        typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line."),
     ]
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results; it can be continued.")]
     model: ModelChoice

@@ -65,7 +65,7 @@ class LastJsonLine:
         error = {
             "class": "Interrupted",
             "message": f"stopped by {name}",
-            "advice": self.advice or _resume_advice(self.run),
+            "advice": self.advice or resume_advice(self.run),
         }
         self._print({"type": "error", "outcome": "cancelled", "error": error, "run": absolute(self.run)})
 
@@ -94,7 +94,7 @@ def error_object(
     details = {
         "class": type(cause).__name__,
         "message": message,
-        "advice": _resume_advice(run) or _advice(error, command) or advice,
+        "advice": resume_advice(run) or _advice(error, command) or advice,
     }
     return {"type": "error", "outcome": "failed", "error": details, "run": absolute(run)}
 
@@ -112,8 +112,9 @@ def _advice(error: BaseException, command: str) -> str | None:
     return None
 
 
-def _resume_advice(run: Path | None) -> str | None:
-    from autogen_codeact.cli.run_names import has_log, run_name  # noqa: PLC0415 - not needed for --help
+def resume_advice(run: Path | None) -> str | None:
+    """Return how a run is continued, if it has a log."""
+    from autogen_codeact.runs.store import has_log, run_name  # noqa: PLC0415 - not needed for --help
 
     return f"`codeact resume {run_name(run)}` continues the run" if run is not None and has_log(run) else None
 

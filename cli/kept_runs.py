@@ -18,7 +18,6 @@ from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
 from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.run_names import run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Run, RunFileError, export_files, kept_files, list_runs, load_run
@@ -46,6 +45,7 @@ from autogen_codeact.runs.store import (
     is_being_written,
     new_run_folder,
     prune_runs,
+    run_name,
     runs_folder,
 )
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun
@@ -228,6 +228,8 @@ def export_run(
 
 
 def _write_files(run: Run, folder: Path) -> None:
+    if not kept_files(run):
+        raise CommandError("The run has kept no files of its code.")
     say_warnings()
     try:
         names = export_files(run, folder)
@@ -235,7 +237,7 @@ def _write_files(run: Run, folder: Path) -> None:
         raise CommandError(str(error) if error.errno is None else f"{folder} is not a folder.") from error
     except OSError as error:
         raise CommandError(f"{folder} can't be written: {error.strerror}.") from error
-    say(f"wrote {folder} ({format_count(len(names), 'file')})" if names else "the run has kept no files of its code")
+    say(f"wrote {folder} ({format_count(len(names), 'file')})")
 
 
 def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> None:

@@ -61,7 +61,7 @@ def _common(
 
 @app.command("demo")
 def _demo(
-    out: Path = typer.Option(Path("codeact-demo"), metavar="FOLDER", help="Folder for the plot and the page."),
+    out: Path = typer.Option(Path("codeact-demo"), metavar="FOLDER", help="Folder for plot and page; not with --live."),
     sandbox: KindOption = "auto",
     image: ImageOption = None,
     live: bool = typer.Option(False, "--live", help="A very small model that runs here, in place of the recording."),
@@ -78,7 +78,7 @@ def _demo(
 @app.command("exec")
 def _exec(
     file: str = typer.Argument(
-        ..., metavar="FILE", help="FILE.md, FILE.py or FILE.sh; or - for markdown on standard input."
+        ..., metavar="FILE", help="FILE.md, FILE.py or FILE.sh, without arguments; or - for markdown on standard input."
     ),
     *,
     sandbox: SandboxChoice,
@@ -216,7 +216,7 @@ def _runs(
 
 
 @app.command("show")
-def _show(run: RunArgument, as_json: JsonOption = False) -> int:
+def _show(run: RunArgument = "last", as_json: JsonOption = False) -> int:
     """Print a run again, as it was printed while it ran."""
     from autogen_codeact.cli.kept_runs import show_run
     from autogen_codeact.runs.store import find_run

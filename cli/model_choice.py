@@ -41,6 +41,8 @@ class Preset:
     needs_key: bool = True
     own_list: bool = False
     """Whether its list of models takes the key in Anthropic's form."""
+    advice: str = "Is the model's server running, and its address right?"
+    """What to do if there is no connection to it."""
 
 
 # OpenAI's format for all of them: it needs no package of each vendor, and one client means the same errors, time limits and
@@ -51,7 +53,10 @@ ANTHROPIC = Preset(
     "anthropic", "Anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "ANTHROPIC_BASE_URL", own_list=True
 )
 GEMINI = Preset("gemini", "Google Gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai")
-OLLAMA = Preset("ollama", "Ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False)
+_START = "Start it with `ollama serve`, or set OLLAMA_HOST."
+OLLAMA = Preset(
+    "ollama", "Ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False, advice=_START
+)
 PRESETS = (OPENAI, ANTHROPIC, GEMINI, OLLAMA)
 
 # AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.

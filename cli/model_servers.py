@@ -23,7 +23,7 @@ from autogen_codeact.local_models.weights import NAME, is_fetched
 from codeact_sandbox.types.formatting import format_count
 
 T = TypeVar("T")
-Status = Literal["ready", "no key", "key refused", "no server", "no list"]
+Status = Literal["ready", "no key", "key refused", "no server", "no list", "not installed"]
 
 OTHER = "--base-url"
 """Name of a server without a prefix."""
@@ -34,7 +34,6 @@ _MAX_NAME = 200
 _SHOWN = 12
 _INDENT = 14
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
-_START = {"ollama": "Start it with `ollama serve`, or set OLLAMA_HOST."}
 _STYLES: dict[str, Style] = {"ready": "green", "key refused": "red"}
 
 
@@ -84,7 +83,7 @@ def _local_models() -> Server:
     try:
         check_installed()
     except LocalModelError as error:
-        return Server(*known, "no server", str(error))
+        return Server(*known, "not installed", "llama.cpp is missing", f"{error}.")
     fetched = "fetched" if is_fetched() else "fetched at its first use, 93 MB"
     return Server(*known, "ready", f"{NAME}, a toy ({fetched}); any other with {GGUF}FILE", models=[LOCAL])
 
@@ -154,8 +153,7 @@ class _Probe:
         return self._server("no key", f"{count}, none of which needs a key", advice, models)
 
     def unreachable(self, problem: str) -> Server:
-        advice = _START.get(self._preset.name, "Is it running, and is the address right?")
-        return self._server("no server", problem, advice)
+        return self._server("no server", problem, self._preset.advice)
 
     def _server(self, status: Status, detail: str, advice: str = "", models: Sequence[str] = ()) -> Server:
         preset, url = self._preset, without_login(self._address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ _LIMIT_OF_CLIENTS_S = 600.0
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",
     "AuthenticationError": "Check the key in {}.",
-    "NotFoundError": "Check the model's name, and --base-url.",
+    "NotFoundError": "Check the model's name, and the server's address.",
 }
 _WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."
 
@@ -141,8 +142,9 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
 
 def advice_for(error_class: str, choice: ModelChoice) -> str | None:
     """Return what to check after an error of a model's server, if there is something."""
-    advice = _ADVICE.get(error_class)
-    return advice.format(choice.key_variable) if advice is not None else None
+    if error_class == "APIConnectionError" and choice.base_url is None:
+        return find_preset(choice.spec).advice
+    return _ADVICE[error_class].format(choice.key_variable) if error_class in _ADVICE else None
 
 
 def without_secrets(text: str, choice: ModelChoice) -> str:
@@ -193,6 +195,10 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
         fields = check_untrusted(text, allow_keys=True) if untrusted else parse_json(text, name)
         loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate(fields), name)
     except ValidationError as error:
+        if isinstance(fields, list):
+            raise CommandError(
+                f"{name} is a list, as recorded answers are: --model {REPLAY}{name} reads them."
+            ) from None
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
@@ -256,7 +262,11 @@ def _key(choice: ModelChoice, preset: Preset) -> str:
     if not key:
         if choice.base_url is None and choice.api_key_env is None and not preset.needs_key:
             return _NO_KEY
-        raise CommandError(_no_key(choice.spec, variable, own_server=choice.base_url is not None))
+        problem = _no_key(choice.spec, variable, own_server=choice.base_url is not None)
+        if choice.base_url is None and find_preset(choice.spec) is OPENAI and "/" not in choice.spec:
+            meant = f": did you mean --model {LOCAL}?" if get_close_matches(choice.spec.lower(), [LOCAL]) else "."
+            problem += f" A name without a prefix is a model of OpenAI{meant}"
+        raise CommandError(problem)
     if not (key.isascii() and key.isprintable()):
         raise CommandError(f"The key in {variable} contains characters that no key has. Copy it again.")
     return key

@@ -43,10 +43,7 @@ class RecordedModel(ReplayChatCompletionClient):
     async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
         """Return the next answer."""
         if len(self.create_calls) >= self.provided_message_count:
-            count = self.provided_message_count
-            raise RecordingEnded(
-                f"the recording has {count} answer{'' if count == 1 else 's'}, and one more was requested"
-            )
+            raise RecordingEnded("the recording has no more answers, and one more was requested")
         return await super().create(*args, **kwargs)
 
     async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:

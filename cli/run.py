@@ -24,7 +24,7 @@ from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_messages import JsonPrinter
-from autogen_codeact.cli.json_output import LastJsonLine
+from autogen_codeact.cli.json_output import LastJsonLine, resume_advice
 from autogen_codeact.cli.kept_runs import (
     check_folder,
     choose_run_folder,
@@ -37,7 +37,6 @@ from autogen_codeact.cli.kept_runs import (
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.run_names import has_log, run_name
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -45,7 +44,7 @@ from autogen_codeact.runs import load_run, recorded, resumed
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
-from autogen_codeact.runs.store import find_run
+from autogen_codeact.runs.store import find_run, has_log
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.teams import FinalWordTermination
 from codeact_sandbox import SandboxError
@@ -67,7 +66,9 @@ class RunPrinter:
         self.watcher = progress.watcher if self._json is None else self._json.watcher
         """An observer for `executor.attach(observers=[…])`."""
         self._transcript = Transcript(Terminal(), team=team)
-        self._failed = self._answered = self._empty = self._cut_off = self._too_long = False
+        self.failed: bool | None = None
+        """Whether the last code failed; None before any code."""
+        self._answered = self._empty = self._cut_off = self._too_long = False
         self._not_run: list[str] = []
 
     async def follow(self, events: AsyncGenerator[Message | TaskResult, None], model: ModelChoice) -> TaskResult | None:
@@ -102,13 +103,13 @@ class RunPrinter:
         elif self._too_long:
             say("the model's answer was cut off: it was too long, or repeated itself")
         incomplete = self._not_run or self._cut_off or self._too_long
-        return 0 if self._answered and not (self._failed or incomplete) else 1
+        return 0 if self._answered and not (self.failed or incomplete) else 1
 
     async def _show(self, message: Message) -> None:
         if isinstance(message, CodeExecutionEvent):
-            self._failed = message.result.exit_code != 0
+            self.failed = message.result.exit_code != 0
         elif isinstance(message, TextMessage) and "exit_code" in message.metadata:
-            self._failed = message.metadata["exit_code"] != "0"
+            self.failed = message.metadata["exit_code"] != "0"
         if self._json is not None:
             await self._json.show(message)
         else:
@@ -179,7 +180,7 @@ class _Run:
         self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
 
     async def run(self) -> int:
-        job, ended = self._job, False
+        job = self._job
         self._progress.set(STARTING)
         try:
             await self._open_page()
@@ -188,16 +189,22 @@ class _Run:
                 result = await self._printer.follow(self._events(executor), job.model)
                 files = [] if self._files_stay else await executor.list_files()
                 self._progress.set("stopping sandbox")
-            ended = True
+        except BaseException as error:
+            if not self._end.enabled and (advice := resume_advice(self._folder)):
+                self._progress.set(None)
+                (say if isinstance(error, asyncio.CancelledError) else error.add_note)(
+                    advice
+                )  # below an error's own line
+            raise
         finally:
             self._progress.set(None)
             await self._client.close()
-            if not (ended or self._end.enabled) and self._folder is not None and has_log(self._folder):
-                say(f"`codeact resume {run_name(self._folder)}` continues the run")
         if result is not None:
             self._end.finish(result)
         status = self._printer.print_problems()
         if not self._end.enabled:
+            if status == 0 and self._printer.failed is None:
+                say("no code was run")
             kept = print_run_location(self._folder) if self._folder is not None and has_log(self._folder) else ()
             if gone := sorted(set(files).difference(kept)):
                 say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")

@@ -18,6 +18,8 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
     say_warnings()
     if choice.image is not None and choice.kind == "bubblewrap":
         raise CommandError("--image is for Docker: leave it out, or use --sandbox docker.")
+    if choice.work_dir is not None and not choice.work_dir.exists():
+        say(f"{choice.work_dir} does not exist: it is created, and begins empty")
     try:
         executor = await choose_executor(choice.kind, **choice.options())
         if choice.kind == "auto" and isinstance(executor, BubblewrapCommandLineCodeExecutor):

@@ -41,7 +41,7 @@ class SandboxChoice:
         help="process: a new process for each block. session: one interpreter, so that variables persist.",
         show_default="session; for a script, process",
     )
-    timeout: float = _option(60, metavar="SECONDS", help="Time limit of one code block.")
+    timeout: float = _option(60, min=0.001, metavar="SECONDS", help="Time limit of one code block.")
     work_dir: Path | None = _option(
         None,
         metavar="FOLDER",

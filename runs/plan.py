@@ -255,7 +255,9 @@ class _Reader:
         run, finished = self.plan.run, self.plan.finished
         name = run.folder.path
         if finished is not None and finished.outcome == "completed" and not run.started.conversation:
-            raise RunIsFinishedError(f"{name} is finished: there is nothing to continue. `codeact show` prints it.")
+            raise RunIsFinishedError(
+                f"{name} is finished: there is nothing to continue. `codeact show {name}` prints it."
+            )
         if self._stopped is not None:
             raise RunNotResumableError(
                 f"{name} can't be continued: the run went on without its log ({self._stopped.reason}), so it is not known what "

@@ -87,8 +87,8 @@ def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Pat
     """Return the folder of the run that a user means.
 
     Args:
-        text: A path, the name of a run in the default folder, or `last` for the one there that was started last. A folder of
-            such a name in the current one is meant by its path: `./last`.
+        text: A path; the name of a run in the default folder, or the beginning of one; or `last` for the one there that was
+            started last. A folder of such a name in the current one is meant by its path: `./last`.
         is_chat: Says of a run's folder whether it is a chat; `last` is then the last chat. Default: the last run of any kind.
 
     Raises:
@@ -102,9 +102,29 @@ def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Pat
     folder = runs_folder()
     if text not in ("", ".", "..") and os.path.lexists(folder / text):
         return folder / text
+    found = [run.path for run in _runs_in(folder) if text and run.path.name.startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise RunFolderError(
+            f"The names of {len(found)} runs begin with {text}: give more of the name. `codeact runs` lists them."
+        )
     raise RunFolderError(
         f"There is no run {text}, neither here nor in {folder}. `codeact runs` lists those that are kept."
     )
+
+
+def run_name(run: Path) -> str:
+    """Return what a user types for a run: its name in the folder of all runs, or its path."""
+    try:
+        return run.name if run.parent == runs_folder() else str(run)
+    except RunFolderError:
+        return str(run)
+
+
+def has_log(run: Path) -> bool:
+    """Return whether a run has a log."""
+    return (run / EVENTS).is_file()
 
 
 def _last(is_chat: Callable[[Path], bool] | None) -> Path:

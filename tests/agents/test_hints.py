@@ -28,9 +28,9 @@ WRITABLE = "Hint: code can write in /workspace and /tmp; other folders are read-
 NOT_INSTALLED = f"It can't be installed from code{WITHOUT}"
 COMMANDS = "Commands that are there: bash, git."
 PACKAGE = "packages=['{0}'] or allow_pip=True would help.", "--package {0} or --allow-pip would help."
-IMAGE = "an image= that has it would help.", "an --image that has it would help."
+IMAGE = "An image= that has it would help.", "An --image that has it would help."
 HOST = "allow_domains=['{0}'] would help.", "--allow-domain {0} would help."
-ROOM = "more room (workspace=…, tmp=…, within memory=…) would help.", "more room (--disk SIZE) would help."
+ROOM = "More room (workspace=…, tmp=…, within memory=…) would help.", "More room (--disk SIZE) would help."
 
 
 def failed(output: str) -> CodeResult:

@@ -65,7 +65,7 @@ def test_lines_without_a_terminal_are_few(model, tmp_path):
     assert done.status == 1
     lines = [line for line in done.err.splitlines() if not re.search("the sandbox runs| done, ", line)]
     (line,) = lines
-    assert "can not be used: line-6: " in line
+    assert "unusable: line-6: " in line
 
 
 def test_bad_line_with_the_id_of_an_earlier_row_is_named(model, tmp_path):
@@ -76,7 +76,7 @@ def test_bad_line_with_the_id_of_an_earlier_row_is_named(model, tmp_path):
     for _ in range(2):
         done = model.run(tasks, out, "--repeat", 2)
         assert done.status == 1
-        assert "can not be used: t0 (tasks.jsonl:1): " in done.err
+        assert "unusable: t0 (tasks.jsonl:1): " in done.err
         assert "2 tasks" not in done.out
         assert [row["outcome"] for row in rows(out)].count("invalid") == 1
     tasks.write_text(good)

@@ -162,7 +162,7 @@ def test_invalid_task_and_repeat_are_named(screen):
     screen.read()
     lines = [line.rpartition("codeact: ")[2] for line in plain(screen.written).splitlines() if "codeact: " in line]
     assert lines == [
-        "can not be used: task-1: no task",
+        "unusable: task-1: no task",
         "failed: task-2 (repeat 3): AuthenticationError: Error code: 401",
         "2 tasks are gone",
     ]

@@ -72,9 +72,17 @@ def test_retry_sends_the_same_message_in_the_session_from_before(tmp_path):
 
 def test_files_and_exports(tmp_path):
     answers = [code("open('a.txt', 'w').write('hi')"), "Written."]
-    exports = ["/export out.ipynb", "/export out.json", "/export out.html", "/export made", "/export made"]
+    exports = [
+        "/export out.txt",
+        "/export out.ipynb",
+        "/export out.json",
+        "/export out.html",
+        "/export made",
+        "/export made",
+    ]
     shown = chat(tmp_path, answers, "write", "/files", *exports)
     assert re.fullmatch(r"a\.txt \(2 bytes\)\nIn /\S+", shown[1])
+    assert shown[2] == "An export ends in .html, .ipynb or .json; a folder for the files has no ending."
     assert shown[-1] == "made is not empty: give a new folder."
     assert (tmp_path / "made" / "a.txt").read_text() == "hi"
     assert json.loads((tmp_path / "out.ipynb").read_text())["nbformat"] == 4

@@ -212,6 +212,10 @@ def test_timeout_is_a_result_with_status_124():
     assert done.status == 124
     (entry,) = done.objects
     assert (entry["outcome"], entry["exit_code"]) == ("timeout", 124)
+    done = in_bubblewrap("exec", "-", "--timeout", "0.5", stdin=code("import time", "time.sleep(60)"))
+    assert (
+        "\nHint: a block may take 0.5 s. --timeout SECONDS sets another limit.\ntimed out and was stopped, " in done.out
+    )
 
 
 def test_work_dir_is_copied_into_the_sandbox_and_back(tmp_path):
@@ -224,6 +228,12 @@ def test_work_dir_is_copied_into_the_sandbox_and_back(tmp_path):
     assert done.objects[0]["artifacts"][0]["path"] == str(folder / "out.txt")
     assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out.txt"]
     assert (folder / "out.txt").read_text() == "GIVEN"
+    assert done.err == ""
+    done = in_bubblewrap("exec", "-", "--work-dir", tmp_path / "new", stdin=code("print(1)"))
+    assert (done.status, done.err) == (
+        0,
+        f"codeact: {tmp_path / 'new'} does not exist: it is created, and begins empty\n",
+    )
 
 
 def test_sandbox_and_image_options_are_used():
@@ -269,7 +279,7 @@ def test_unreadable_file_is_status_2(tmp_path):
 
 def test_invalid_options_are_status_2():
     for options, complaint in [
-        (["--timeout", "0"], "Timeout must be greater than or equal to 1 ms"),
+        (["--timeout", "0"], "0.0 is not in the range x>=0.001"),
         (["--image", "No Name"], "'No Name' is not the name of an image"),
         (["--work-dir", __file__], "The work_dir"),
     ]:

@@ -129,7 +129,7 @@ def test_an_error_of_the_model_names_the_run_and_how_to_continue_it(schema, tmp_
         "outcome": "failed",
         "error": {
             "class": "RecordingEnded",
-            "message": "The run failed. RecordingEnded: the recording has 1 answer, and one more was requested",
+            "message": "The run failed. RecordingEnded: the recording has no more answers, and one more was requested",
             "advice": "`codeact resume run` continues the run",
         },
         "run": str(tmp_path / "run"),

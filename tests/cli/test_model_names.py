@@ -4,7 +4,7 @@ import pytest
 
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import ANTHROPIC, GEMINI, OLLAMA, OPENAI, ModelChoice, find_preset, server_address
-from autogen_codeact.cli.models import key_for, open_model
+from autogen_codeact.cli.models import advice_for, key_for, open_model
 from autogen_codeact.runs.errors import RunError
 from tests.cases import case
 
@@ -83,6 +83,15 @@ def test_other_servers_have_no_prefix():
     names = ("openai/a", "anthropic/a", "gemini/a", "ollama/a", "gemini-a", "mistral/a", "a")
     found = [find_preset(name) for name in names]
     assert found == [OPENAI, ANTHROPIC, GEMINI, OLLAMA, GEMINI, OPENAI, OPENAI]
+
+
+def test_advice_without_a_connection_is_that_for_the_server():
+    for choice, advice in (
+        (ModelChoice("ollama/x"), "Start it with `ollama serve`, or set OLLAMA_HOST."),
+        (ModelChoice("ollama/x", base_url="http://gpu/v1"), "Is the model's server running, and --base-url right?"),
+        (ModelChoice("x"), "Is the model's server running, and its address right?"),
+    ):
+        assert advice_for("APIConnectionError", choice) == advice
 
 
 @pytest.mark.parametrize("spec", ["openai/", "ollama/ "])

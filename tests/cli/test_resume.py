@@ -1,6 +1,7 @@
 """`codeact resume`."""
 
 import json
+import re
 
 import pytest
 from autogen_agentchat.messages import TextMessage
@@ -24,7 +25,10 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
         again = codeact("resume", folder, env=key)
     assert failed.status == 2
     assert "out of order" in failed.err
-    assert f"codeact: `codeact resume {folder}` continues the run\ncodeact: The run failed. " in failed.err
+    assert re.search(
+        rf"\ncodeact: The run failed\. .*\ncodeact: `codeact resume {re.escape(str(folder))}` continues the run\n$",
+        failed.err,
+    )
     assert (without_key.status, without_key.err) == (
         2,
         "codeact: There is no key for gpt-4o: set OPENAI_API_KEY, or name another variable with --api-key-env.\n",
@@ -39,7 +43,10 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
     ]
     assert done.objects[2]["content"] == "42"
     assert (again.status, again.out) == (2, "")
-    assert again.err == f"codeact: {folder} is finished: there is nothing to continue. `codeact show` prints it.\n"
+    assert (
+        again.err
+        == f"codeact: {folder} is finished: there is nothing to continue. `codeact show {folder}` prints it.\n"
+    )
 
 
 @pytest.mark.usefixtures("bubblewrap")

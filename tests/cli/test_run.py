@@ -123,7 +123,7 @@ def test_recording_with_too_few_answers_is_status_2(tmp_path):
     done = run("task", "--model", replay(tmp_path, WORKS))
     assert done.status == 2
     assert done.err == (
-        "codeact: The run failed. RecordingEnded: the recording has 1 answer, and one more was requested\n"
+        "codeact: The run failed. RecordingEnded: the recording has no more answers, and one more was requested\n"
     )
 
 
@@ -137,6 +137,18 @@ def test_empty_answer_is_reported(tmp_path):
 
 
 # Status
+
+
+def test_answer_without_code_is_told(tmp_path):
+    done = run("task", "--act", "--model", replay(tmp_path, "Just this."))
+    assert (done.status, done.err) == (0, "codeact: no code was run\n")
+
+
+def test_recording_without_its_prefix_is_told(tmp_path):
+    file = replay(tmp_path, "Just this.").removeprefix("replay:")
+    done = run("task", "--model", file)
+    assert done.status == 2
+    assert done.err == f"codeact: {file} is a list, as recorded answers are: --model replay:{file} reads them.\n"
 
 
 def test_answer_without_code_is_status_0(tmp_path):
@@ -177,7 +189,7 @@ def test_answer_with_code_that_could_have_run_is_status_1(tmp_path):
 def test_answer_in_another_language_is_named_once_and_status_0(tmp_path):
     model = replay(tmp_path, *[code("SELECT 1;", language="sql")] * 2)
     done = run("task", "--model", model)
-    assert (done.status, done.err) == (0, "")
+    assert (done.status, done.err) == (0, "codeact: no code was run\n")
     assert "== The model's answer is sent back ==" in done.out
     assert "- a block labelled sql: only bash, python or sh is run here" in done.out
 
@@ -209,7 +221,7 @@ def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
     )
     folder = tmp_path / "work"
     done = run("task", "--model", model, "--work-dir", folder)
-    assert (done.status, done.err) == (0, "")
+    assert (done.status, done.err) == (0, f"codeact: {folder} does not exist: it is created, and begins empty\n")
     assert [path.name for path in folder.iterdir()] == ["made.txt"]
 
 

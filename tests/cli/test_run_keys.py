@@ -43,6 +43,12 @@ def test_missing_key_error_names_the_variable():
                 assert SECRET not in done.err
 
 
+def test_a_name_without_a_prefix_that_has_no_key_may_mean_another_model():
+    for model, end in (("Lokal", ": did you mean --model local?"), ("llama3", ".")):
+        done = codeact("run", "task", "--model", model)
+        assert done.err.endswith(f"--api-key-env. A name without a prefix is a model of OpenAI{end}\n")
+
+
 def test_invalid_key_is_not_quoted():
     done = codeact("run", "task", "--model", "gpt-4o", env={"OPENAI_API_KEY": SECRET + "\u201d"})
     assert (done.status, done.out) == (2, "")
@@ -70,7 +76,7 @@ def test_key_in_a_server_error_is_replaced(server, status):
     assert "Incorrect API key provided: ***" in done.err
     assert SECRET not in done.out + done.err
     if status == 401:
-        assert done.err.endswith("Check the key in OPENAI_API_KEY.\n")
+        assert " Check the key in OPENAI_API_KEY.\ncodeact: `codeact resume " in done.err
 
 
 def test_invalid_component_is_not_quoted(tmp_path_factory):

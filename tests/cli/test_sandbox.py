@@ -117,6 +117,7 @@ def test_agent_repairs_its_code_in_bubblewrap(bubblewrap, tmp_path):
     model = replay(
         tmp_path, code("print(1 / 0)"), decision(True), code("open('made.txt', 'w').write('2')", "print(1 / 2)"), "0.5"
     )
+    (tmp_path / "work").mkdir()
     box = ["--sandbox", "bubblewrap", "--work-dir", tmp_path / "work"]
     done = codeact("run", "Halve it", "--model", model, *box, "--no-save", env=NOWHERE)
     assert (done.status, bubblewrap_messages(done)) == (0, [])

@@ -172,7 +172,7 @@ def test_runs_of_the_state_folder_are_found_by_name_and_as_the_last(tmp_path):
     with log.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         outcomes = {Path(each["path"]).name: each["outcome"] for each in codeact("runs", "--json", env=env).objects}
-        shown = codeact("show", "last", env=env)
+        shown = codeact("show", env=env)
     assert outcomes == {"20261122-100000-a-0000": "completed", "20261122-110000-b-0000": "running"}
     assert (shown.status, shown.err) == (0, "codeact: the run is still going on\n")
     file = tmp_path / "run.json"
@@ -251,6 +251,7 @@ def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
         ([], "Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER."),
         (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
         (["--json", missing], f"{missing} can't be written: No such file or directory."),
+        (["--files", tmp_path / "made"], "The run has kept no files of its code."),
     ):
         done = codeact("export", runs / "whole", *options)
         assert (done.status, done.out, done.err) == (2, "", f"codeact: {words}\n")
