@@ -186,7 +186,7 @@ async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxC
             execution_event(1, "1\n"),
             generation_event(2, acts, "print(1)\n"),
             execution_event(2, "1\n"),
-            answer_message("As far as I can see, 42.", cost=5, steps="2", stopped="max_steps"),
+            answer_message("As far as I can see, 42.\n\n[The code printed: 1]", cost=5, steps="2", stopped="max_steps"),
         ]
     )
     assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_steps"].format(limit=2) + prompt.CLOSE)
@@ -369,7 +369,7 @@ async def test_invalid_limits_are_refused() -> None:
         ({"max_steps": 0}, "max_steps must be at least 1, not 0"),
         ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
         ({"max_seconds": 0}, "max_seconds must be above 0, not 0"),
-        ({"prompt_style": "xml"}, "prompt_style must be 'markdown' or 'execute', not 'xml'"),
+        ({"prompt_style": "xml"}, "prompt_style must be 'markdown', 'execute' or 'brief', not 'xml'"),
     ]:
         with case(arguments, words):
             executor = DockerCommandLineCodeExecutor(mode="session")

@@ -11,6 +11,7 @@ from autogen_codeact.runs.events import (
     LogStopped,
 )
 from autogen_codeact.runs.results import CallRecord, ResultRecord
+from autogen_codeact.runs.writer import MAX_LINE
 from autogen_codeact.viewer import indexing
 from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
@@ -26,6 +27,15 @@ def test_damaged_lines_are_one_gap_and_the_rest_is_there(tmp_path):
     assert [(each["text"], each["notes"]) for each in gaps] == [("the line is damaged: it is not JSON", ["3 lines"])]
     assert run.header()["gaps"] == 3
     assert kinds(run)[-1] == ("end", None, "completed")
+
+
+def test_overlong_line_is_a_gap_and_costs_no_memory(tmp_path):
+    content = lines(whole_run())
+    folder = write_log(tmp_path / "run", [*content[:3], b"x" * (3 * MAX_LINE) + b"\n", *content[3:]])
+    run = read(folder)
+    gap = next(each for each in steps(run) if each["kind"] == "gap")
+    assert gap["text"] == f"the line has {3 * MAX_LINE:,} bytes; at most {MAX_LINE:,} are read"
+    assert run.header()["outcome"] == "completed"
 
 
 def test_log_that_is_cut_off_ends_with_a_gap_once(tmp_path):
