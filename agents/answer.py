@@ -166,7 +166,8 @@ def _checked_handoff(handoff: Handoff) -> Handoff:
 MAX_PROBLEM_CHARS = 2_000
 MAX_VALUE_CHARS = 200
 OUTPUT_WAS = "[The code printed: {output}]"
-_VALUE = re.compile(r"-?\d+(?:\.\d+)?|\[-?\d+(?:, -?\d+)*\]")
+_VALUE = re.compile(r"(?:[^\n]*[ :=])?(-?\d{1,12}(?:\.\d{1,4})?|\[-?\d+(?:, -?\d+)*\])\.?")
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _NO_DIGITS = re.compile(r"\D+")
 _THOUSANDS = re.compile(r"(?<=\d)[,_ ](?=\d{3}\b)")
@@ -283,36 +284,33 @@ def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
         return prompt.MISFIT.format(problem=error)
 
 
-def with_output(answer: Answer, output: str) -> Answer:
-    """Return an answer in words together with the output of the code before it, if it leaves out the value that was printed."""
-    if answer.value is not None or not leaves_out(answer.text, output):
-        return answer
-    return Answer(f"{answer.text}\n\n{OUTPUT_WAS.format(output=output.strip())}")
+def with_output(text: str, output: str) -> str:
+    """Return an answer in words together with the output before it, if that ends in a value which the answer leaves out.
 
-
-def leaves_out(text: str, output: str) -> bool:
-    """Return whether a text gives another number or list than the only one that code has printed, or speaks of it only.
-
-    Small models invent results even after they have seen them. Rounded numbers, percentages and other ways to write digits are
-    the same value; code, and a text without numbers, may be an answer of another kind.
+    Small models invent results even after they have seen them. The answer leaves a number or list out if it gives another one,
+    code, or a remark about the output instead. Rounded numbers, percentages and other ways to write digits are the same value.
+    Numbers with many decimals are often converted; code without a fence, and text without numbers, may be another answer.
     """
-    value = output.strip()
-    if len(value) > MAX_VALUE_CHARS or not _VALUE.fullmatch(value) or looks_like_code(text):
-        return False
-    said = _THOUSANDS.sub("", text)
+    found = _VALUE.fullmatch(output.strip()) if len(output) <= MAX_VALUE_CHARS else None
+    if found is None:
+        return text
+    value, said = found[1], _THOUSANDS.sub("", _FENCED.sub("", text))
     digits = _NO_DIGITS.sub("", said)
-    if not digits:
-        return _SPEAKS_OF_OUTPUT.search(text) is not None
-    if _NO_DIGITS.sub("", value) in digits:
-        return False
+    speaks_of_it = _SPEAKS_OF_OUTPUT.search(said) is not None or len(said) < len(text)
+    if _NO_DIGITS.sub("", value).strip("0") in digits or not (digits or speaks_of_it):
+        return text
     if value.startswith("["):
-        return "[" in said
-    number = abs(float(value))
-    for other in _NUMBER.findall(said):
-        near = 0.51 * 10.0 ** -len(other.partition(".")[2])
-        if any(abs(float(other) - each) <= max(near, each / 1000) for each in (number, 100 * number)):
-            return False
-    return True
+        other = "[" in said or not digits
+    else:
+        number = abs(float(value))
+        other = not any(_is_near(number, each) or _is_near(100 * number, each) for each in _NUMBER.findall(said))
+    return f"{text}\n\n{OUTPUT_WAS.format(output=output.strip())}" if other and not looks_like_code(said) else text
+
+
+def _is_near(number: float, text: str) -> bool:
+    """Return whether a text is a number, rounded to the digits that the text has, or to a thousandth."""
+    last_digit = 10.0 ** -len(text.partition(".")[2])
+    return abs(float(text) - number) <= max(0.51 * last_digit, number / 1000)
 
 
 def closing_answer(

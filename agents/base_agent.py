@@ -206,7 +206,8 @@ class BaseCodeAgent(BaseChatAgent):
             # Not earlier: a session that is to be rebuilt would be started twice.
             facts = await self._runner.facts(token) if self._system_message is not None else None
             if self._system_message is not None and self._described != (shown := (tuple(tools), facts)):
-                environment = describe_environment(facts) if facts is not None else None
+                conversation.brief = self._is_brief(getattr(conversation.client, "is_small", False))
+                environment = describe_environment(facts) if facts is not None and not conversation.brief else None
                 conversation.system_message = self._whole_system_message(self._system_message, tools, environment)
                 self._described = shown
             return await self._solve(conversation, token, emit)
@@ -218,6 +219,10 @@ class BaseCodeAgent(BaseChatAgent):
             return TextMessage(content=answer.text, **more)
         kind = cast(type[BaseChatMessage], StructuredMessage[type(answer.value)])  # type: ignore[misc]
         return kind(content=answer.value, format_string=self._options.output_format, **more)
+
+    def _is_brief(self, small: bool) -> bool:
+        """Return whether the model is told only the most important; `small` says that it is a small one."""
+        return small
 
     @abstractmethod
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
@@ -253,6 +258,7 @@ class BaseCodeAgent(BaseChatAgent):
             whole=whole,
             session=self._runner.in_session,
             further=remarks,
+            brief=conversation.brief,
         )
         await self._model_context.add_message(shown)
         metadata = {**metadata_of(result), **(metadata_of_hints(hints) if hints else {}), **metadata}

@@ -18,7 +18,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
-from autogen_codeact.agents.answer import Answer, from_text, with_output
+from autogen_codeact.agents.answer import from_text, with_output
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
@@ -36,6 +36,7 @@ from autogen_codeact.agents.code_search import (
     find_code,
     is_cut_off,
 )
+from autogen_codeact.agents.codeact_prompt import BRIEF
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
@@ -175,6 +176,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         self._decider = RetryDecider(name)
 
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
+        if task == self.DEFAULT_SYSTEM_MESSAGE and self._conversation is not None and self._conversation.brief:
+            task = BRIEF
         return "\n\n".join(filter(None, (task, environment, describe_tools(tools))))
 
     # One turn
@@ -371,7 +374,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             metadata["cut_off"] = "true"
         if cut_off:
             content = f"{content}\n\n{CUT_OFF_NOTE}"
-        content = with_output(Answer(content), output).text
+        content = with_output(content, output)
         return TextMessage(content=content, source=self.name, models_usage=generated.usage, metadata=metadata)
 
     # Configuration

@@ -151,6 +151,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         description: Describes the agent to a team.
         system_message: What the agent is for; how to act in code is added to it. None for no system message at all.
         prompt_style: How the model writes code: in `markdown` fences, or in `execute` tags, and then code in fences does not run.
+            `brief` is `markdown` in few words, for small models: the default for `local_model()` and for models of
+            `gguf_model()` whose context has at most 4,096 tokens.
         supported_languages: Languages that are run. Default: Python, sh and bash, as far as the executor runs them.
         output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
             What does not fit is sent back to the model. Default: the answer is text.
@@ -232,7 +234,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if max_seconds is not None and not max_seconds > 0:
             raise ValueError(f"max_seconds must be above 0, not {max_seconds}.")
         if prompt_style not in prompt.HOW:
-            raise ValueError(f"prompt_style must be 'markdown' or 'execute', not {prompt_style!r}.")
+            raise ValueError(f"prompt_style must be 'markdown', 'execute' or 'brief', not {prompt_style!r}.")
         can = capabilities_of(code_executor)
         if can.tools is not None and can.session is None:
             raise ValueError("A CodeActAgent needs a session: create its executor with mode='session'.")
@@ -273,10 +275,14 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return self.DEFAULT_SUPPORTED_LANGUAGES
         return [language for language in self.DEFAULT_SUPPORTED_LANGUAGES if language in known]
 
+    def _is_brief(self, small: bool) -> bool:
+        return self._prompt_style == "brief" or (small and self._prompt_style == "markdown")
+
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
+        brief = self._conversation is not None and self._conversation.brief
         return prompt.system_message(
             task,
-            style=self._prompt_style,
+            style="brief" if brief else self._prompt_style,
             languages=self._languages,
             tools=tools,
             setup=self._options.setup,
@@ -335,7 +341,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if isinstance(answer, Answer):
             metadata = {"steps": step} | as_metadata(code.not_run)
             metadata |= {"cut_off": "true"} if generated.finish_reason == "length" else {}
-            return self._message(with_output(answer, self._output), generated.usage, metadata)
+            if answer.value is None:
+                answer = Answer(with_output(answer.text, self._output))
+            return self._message(answer, generated.usage, metadata)
         await conversation.notify(answer)
         await emit(self._generation_event(attempt, generated, code, answer, step=step))
         return None
@@ -388,6 +396,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))
+        if answer.value is None and generated is not None:
+            answer = Answer(with_output(answer.text, self._output))
         return self._message(answer, generated.usage if generated is not None else None, metadata)
 
     # Configuration

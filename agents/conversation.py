@@ -258,6 +258,8 @@ class Conversation:
         self._source = source
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
+        self.brief = False
+        """Whether the model is a small one, which is told less."""
         self._stream = stream
         self._budget = budget
         self._refused: set[JsonForm] = set()
@@ -298,19 +300,12 @@ class Conversation:
     async def generate(
         self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
     ) -> CreateResult:
-        """Call the model, and add its answer to the context, as `ask` and `add_answer` do."""
-        result = await self.ask(token, emit, typed)
-        await self.add_answer(result)
-        return result
-
-    async def ask(self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None) -> CreateResult:
-        """Call the model, and return its answer.
+        """Call the model, and add its answer to the context.
 
         The model is asked for JSON that fits `typed`, if given, in the strictest form that it and its server accept.
         """
-        result = await (self._ask(token, emit) if typed is None else self._ask_typed(token, emit, typed))
-        if result.thought:
-            await emit(ThoughtEvent(content=result.thought, source=self._source))
+        result = await (self.ask(token, emit) if typed is None else self._ask_typed(token, emit, typed))
+        await self.add_answer(result)
         return result
 
     async def add_answer(self, result: CreateResult, end: int | None = None) -> None:
@@ -342,7 +337,7 @@ class Conversation:
             if form in self._refused:
                 continue
             try:
-                result = await self._ask(token, passing_on, form, *([] if form is typed else [explained]))
+                result = await self.ask(token, passing_on, form, *([] if form is typed else [explained]))
             except Exception as error:
                 # A server may refuse a form that the model's description promises.
                 answered = unusable(error)
@@ -356,9 +351,15 @@ class Conversation:
                 return result.model_copy(update={"usage": sum_usage(spent, result.usage)})
         raise AssertionError("plain text is never left out")
 
-    async def _ask(
+    async def ask(
         self, token: CancellationToken, emit: Emit, form: JsonForm = None, *question: LLMMessage
     ) -> CreateResult:
+        """Call the model, and return its answer, which is not added to the context.
+
+        Args:
+            form: The form of the answer. Default: text.
+            question: Is asked at the end of the conversation, and not kept.
+        """
         messages = await self.messages(token, *question)
         async with aclosing(stream_answer(self.client, messages, token, stream=self._stream, form=form)) as answer:
             async for item in answer:
@@ -366,6 +367,8 @@ class Conversation:
                     await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
                 else:
                     result = item
+        if result.thought:
+            await emit(ThoughtEvent(content=result.thought, source=self._source))
         return result
 
     @asynccontextmanager

@@ -140,6 +140,11 @@ class ModelMiddleware(ChatCompletionClient):
         return await self.client.excess_tokens(messages) if isinstance(self.client, ModelMiddleware) else None
 
     @property
+    def is_small(self) -> bool:
+        """Whether the model is known to be a very small one, or to have a small context."""
+        return getattr(self.client, "is_small", False)
+
+    @property
     def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]
         """What the model can do."""
         return self.client.capabilities

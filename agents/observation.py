@@ -153,9 +153,12 @@ async def as_message(
     whole: str | None = None,
     session: bool = False,
     further: Sequence[str] = (),
+    brief: bool = False,
 ) -> UserMessage:
-    """Make the message about a result for a model."""
+    """Make the message about a result for a model; `brief` is for small ones."""
     text = describe(result, limit=limit, whole=whole, session=session, vision=vision)
+    if brief and result.exit_code == 0 and result.output.strip():
+        text = f"The output is:\n{text}"  # else they take it for a task, and write code again
     images: list[Image] = []
     left_out: list[tuple[str, str]] = []
     if vision and isinstance(result, ExecutionResult) and (result.displays or result.artifacts or result.tool_calls):

@@ -43,7 +43,8 @@ CONTEXT = 8192
 class Solver:
     """A process with one library's agent; it is started again after a task that hung."""
 
-    def __init__(self, name, url, model):
+    def __init__(self, name, url, model, small):
+        self.small = small
         self.command = [
             python_of(f"live-{SOLVERS[name]}", REQUIREMENTS[SOLVERS[name]]),
             "-m",
@@ -57,7 +58,8 @@ class Solver:
     def solve(self, task):
         """Return what the agent answered, or None if it took too long."""
         if self.process is None:
-            environment = os.environ | {"BENCH_IMAGE": DEFAULT_IMAGE, "PYTHONPATH": str(Path(__file__).parent)}
+            more = {"BENCH_IMAGE": DEFAULT_IMAGE, "BENCH_SMALL": "1" if self.small else ""}
+            environment = os.environ | more | {"PYTHONPATH": str(Path(__file__).parent)}
             with (WHERE / "live.log").open("ab") as log:
                 self.process = subprocess.Popen(
                     self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
@@ -93,7 +95,7 @@ def measure(options, out):
     solvers = {}
     for name in options.only or [each for each in SOLVERS if options.url or SOLVERS[each] not in NEEDS_TOOL_CALLS]:
         try:
-            solvers[name] = Solver(name, proxy.url, model)
+            solvers[name] = Solver(name, proxy.url, model, server is not None)
         except Missing as missing:
             print(f"{name}: {missing}", file=sys.stderr)
     with out.open("w") as file:

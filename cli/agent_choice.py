@@ -4,42 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 
 agent_option = partial(option, rich_help_panel="Agent")
-DescribeOption = Annotated[
-    bool,
-    typer.Option(
-        "--describe-environment/--no-describe-environment",
-        rich_help_panel="Agent",
-        help="Tell the model what is in the sandbox: versions, network, limits, files.",
-    ),
-]
 
 
 @dataclass(frozen=True)
 class AgentChoice:
     """The options of an agent."""
 
-    retries: int | None = agent_option(
-        None, min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"
-    )
-    team: bool = agent_option(
-        False, "--team", help="Two agents: one writes code, the other runs it, until the task is done."
-    )
-    act: bool = agent_option(
-        False, "--act", help="One agent that works in steps, whose code sees the variables of earlier ones."
-    )
-    steps: int | None = agent_option(
-        None, min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20"
-    )
-    describe_environment: DescribeOption = True
+    retries: int | None = agent_option(None, min=0, metavar="N", help="Most repairs of failed code.", show_default="3")
+    team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
+    act: bool = agent_option(False, "--act", help="One agent that works in steps; later ones see its variables.")
+    steps: int | None = agent_option(None, min=1, metavar="N", help="Most steps with --act.", show_default="20")
 
     def check(self, sandbox: SandboxChoice) -> None:
         """Raise a `CommandError` if the options do not fit together."""
@@ -49,8 +29,6 @@ class AgentChoice:
             raise CommandError("--act and --team can't be combined: choose one.")
         if self.act and self.retries is not None:
             raise CommandError("--retries is not for --act: there --steps limits the run.")
-        if self.act and sandbox.kind == "none":
-            raise CommandError("--act needs --mode session, which --sandbox none does not have.")
         if self.act and sandbox.mode == "process":
             raise CommandError("--act needs --mode session: leave --mode process out.")
         if self.steps is not None and not self.act:

@@ -9,8 +9,6 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.cli.agent_choice import AgentChoice
 from autogen_codeact.teams import Team, coder_executor_team
 
-DEFAULT_RETRIES = 3
-DEFAULT_STEPS = 20
 LANGUAGES = ("python", "sh", "bash")
 """Run by default, with and without --act."""
 
@@ -34,8 +32,7 @@ def make_agent(
             model_client=client,
             model_client_stream=stream,
             stream_output=stream_output,
-            max_steps=DEFAULT_STEPS if choice.steps is None else choice.steps,
-            describe_environment=choice.describe_environment,
+            max_steps=choice.steps or 20,
         )
     return CodeExecutorAgent(
         "coder",
@@ -43,7 +40,6 @@ def make_agent(
         model_client=client,
         model_client_stream=stream,
         stream_output=stream_output,
-        max_retries_on_error=DEFAULT_RETRIES if choice.retries is None else choice.retries,
+        max_retries_on_error=3 if choice.retries is None else choice.retries,
         supported_languages=list(LANGUAGES),
-        describe_environment=choice.describe_environment,
     )

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import sys
-from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from typing import Any, cast
 
-from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.progress import BatchCounts
-from autogen_codeact.batch.ray.backend import Ray
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
@@ -27,20 +24,17 @@ from autogen_codeact.cli.batch_display import (
     discard_unwritable,
     print_summary,
 )
-from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, for_nodes, read_settings
+from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, read_settings
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.json_output import LastJsonLine
-from autogen_codeact.cli.models import advice_for, without_secrets
+from autogen_codeact.cli.models import advice_for
 from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.sandbox_choice import Kind
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from codeact_sandbox.types.formatting import format_count
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
-SAME_ERRORS = 10
-"""Tasks that all fail with the same error at the beginning, after which the batch stops."""
 AGAIN = "the same command goes on from here"
-_NUMBERS = re.compile(r"\b(?:[0-9a-f]*\d[0-9a-f]*|req_\w+)\b", re.IGNORECASE)
 
 
 def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
@@ -52,8 +46,6 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
             "task are copied into its sandbox, --data shows files to all tasks, and each run's folder keeps what its code has "
             "made."
         )
-    if job.sandbox.kind == "none":
-        raise CommandError("A batch runs code in sandboxes only: use --sandbox auto, docker or bubblewrap.")
     job, settings, uses = read_settings(job)
     silence_libraries()
     with BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
@@ -75,10 +67,10 @@ class _Running:
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
         self._writer = RowWriter() if end.enabled else None
         self._batch: Batch | None = None
-        self._total: int | None = None
+        self._total = 0
         self._taken = 0
         self._finishing = False
-        self._same = _SameError()
+        self._errors = set[str]()
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
@@ -105,12 +97,11 @@ class _Running:
             if self._writer is not None:
                 await stack.enter_async_context(self._writer)
             self._maker.open()
-            await self._tasks.check()
-            counting = asyncio.create_task(self._count())
-            stack.push_async_callback(_cancelled, counting)
-            kind, backend = await self._choose_backend()
+            # What is wrong with the file as a whole is said before anything is started.
+            self._total = await self._tasks.count(self._settings.repeat)
+            kind = await self._choose_sandbox()
             try:
-                spent = await self._follow(kind, backend)
+                spent = await self._follow(kind)
             except OutputClosed:
                 say(f"nobody reads the output any more, so the batch was stopped; {AGAIN}")
                 return EXIT_UNREAD
@@ -123,35 +114,23 @@ class _Running:
             # The thread that writes holds the lock of standard output, which a flush at the end of the process would wait for.
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is used until the process ends
 
-    async def _choose_backend(self) -> tuple[Any, Backend | None]:
-        """Return the kind of sandbox, and where attempts run if not in this process.
+    async def _choose_sandbox(self) -> Kind:
+        """Return the kind of sandbox.
 
         One sandbox is started and stopped first: it builds an image once, and an error of all tasks is found before they begin.
         """
-        if self._job.ray is not None:
-            return self._job.sandbox.kind, Ray(address=self._job.ray)
-        self._display.stage("starting the first sandbox")
         async with started(self._job.sandbox) as executor:
-            return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker", None
+            return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker"
 
-    async def _count(self) -> None:
-        with suppress(Exception):  # the batch itself meets it, too
-            self._total = await self._tasks.count(self._settings.repeat)
-            if bad := self._tasks.bad:
-                say(f"{format_count(bad, 'task')} can't be used; the others run. Correct the file, and {AGAIN}")
-
-    async def _follow(self, kind: Any, backend: Backend | None) -> str | None:
+    async def _follow(self, kind: Kind) -> str | None:
         options = self._job.sandbox.options()
         del options["work_dir"]
-        if self._job.ray is not None:
-            options = for_nodes(options)
         batch = self._batch = run_batch(
             self._maker,
             cast("Any", self._tasks),
             out=self._job.out,
             settings=self._settings,
-            backend=backend,
-            sandbox=kind,
+            sandbox=cast("Any", kind),
             on_event=self._display.on_event,
             accept_changes=self._job.accept_changes,
             configuration=await asyncio.to_thread(describe_job, self._job),
@@ -173,13 +152,12 @@ class _Running:
         self._display.take(row)
         if self._writer is not None:
             await self._writer.write({"type": "row", **row.model_dump(mode="json")})
-        if self._same.is_shared(row) and not self._job.keep_going and self._batch is not None:
-            self._batch.stop()
+        self._errors.add(row.error_class or "")
 
     def _counts(self) -> BatchCounts:
         assert self._batch is not None
         counts = self._batch.counts
-        if counts.total is not None or self._total is None:
+        if counts.total is not None:
             return counts
         left = max(0, self._total - counts.done)
         rate = counts.tasks_per_minute
@@ -188,8 +166,6 @@ class _Running:
     async def _sum_up(self, spent: str | None) -> int:
         job = self._job
         self._display.close()
-        if self._same.shared and not job.keep_going:
-            raise CommandError(self._shared_error())
         assert self._batch is not None
         counts, ended = self._counts(), self._batch.ended
         if ended == "stopped" and counts.done == counts.total and not counts.failed:
@@ -208,54 +184,7 @@ class _Running:
         if ended == "stopped":
             say(f"interrupted, {describe_progress(counts)[0]}; {AGAIN}")
             return EXIT_INTERRUPTED
-        if self._same.of_all and (advice := advice_for(self._same.error_class, job.model)):
+        advice = advice_for(self._errors.pop(), job.model) if len(self._errors) == 1 else None
+        if advice is not None:
             say(f"{advice} Then {AGAIN}")
         return EXIT_FAILED if summary.failed or summary.invalid else 0
-
-    def _shared_error(self) -> str:
-        error = without_secrets(self._same.text, self._job.model)
-        advice = advice_for(self._same.error_class, self._job.model)
-        return (
-            f"The first {SAME_ERRORS} tasks have all failed with the same error, so no further one was begun. {error}"
-            f"{f' {advice}' if advice else ''} Then {AGAIN}; with --keep-going it goes on in any case."
-        )
-
-
-async def _cancelled(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
-@dataclass
-class _SameError:
-    """Finds out whether the first tasks of a command all fail with the same error."""
-
-    shared: bool = False
-    text: str = ""
-    error_class: str = ""
-    _rows: int = 0
-    _first: tuple[str, str] | None = field(default=None)
-    _differs: bool = False
-
-    @property
-    def of_all(self) -> bool:
-        """Whether all rows so far, few or many, have failed with the same error."""
-        return self._rows > 0 and not self._differs
-
-    def is_shared(self, row: Row) -> bool:
-        """Take the next row into account; return whether enough have failed with the same error."""
-        if self._differs or self.shared:
-            return self.shared
-        if row.outcome == "invalid":  # such a task has not begun
-            return False
-        # Numbers differ from task to task: identifiers of requests, times.
-        error = (row.error_class or "", _NUMBERS.sub("#", row.error or "")[:200])
-        self._first = self._first or error
-        self._differs = row.outcome != "failed" or error != self._first
-        self._rows += 1
-        self.shared = not self._differs and self._rows >= SAME_ERRORS
-        if not self._differs:
-            self.error_class = row.error_class or ""
-            self.text = " ".join(f"{row.error_class}: {row.error}".split())[:600].rstrip(".") + "."
-        return self.shared

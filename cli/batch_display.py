@@ -9,31 +9,24 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Self
-
-from rich.console import Console
-from rich.text import Text
 
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.summary import Summary, Unsuccessful, summarize
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.progress import StatusLines, find_terminal, format_seconds
+from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
 from codeact_sandbox.types.formatting import format_count, format_percent
 
 INTERVAL_S = 0.25
 """Seconds between two drawings, however many tasks end."""
 LINE_S = 60.0
-"""Without a terminal: seconds between two lines, unless more of the batch has been done than `LINE_PART`."""
-LINE_PART = 0.1
-SHORTEST_S = 2.0
-"""Without a terminal: seconds between two lines at least."""
+"""Without a terminal: seconds between two lines."""
 MAX_FAILURES = 50
 """Failed attempts that get a line; the others are counted."""
 MAX_LINE = 300
@@ -47,21 +40,19 @@ _OUTCOMES = ("completed", "stopped", "failed", "invalid")
 class BatchDisplay:
     """Shows the progress of a batch; a context manager.
 
-    `live` and `plain` say whether lines are drawn at the bottom of a terminal, and whether lines are written without one. All is
+    `live` and `plain` say whether a line is drawn at the bottom of a terminal, and whether lines are written without one. All is
     written by a thread of its own: a terminal that stands still does not stop the batch.
     """
 
     def __init__(self, *, live: bool = True, plain: bool = True) -> None:
         stream = find_terminal() if live else None
         self._is_plain = plain and stream is None
-        self._status = StatusLines(stream, self._tick, name="batch progress", interval_s=INTERVAL_S)
+        self._status = StatusLine(stream, self._tick, name="batch progress", interval_s=INTERVAL_S)
         self._counts: Callable[[], BatchCounts] | None = None
         self._messages: deque[str] = deque()
         self._failures = 0
         self._written = time.monotonic()
-        self._done: int | None = None
         self._ending = False
-        self._stage = ""
 
     def __enter__(self) -> Self:
         self._status.__enter__()
@@ -71,17 +62,13 @@ class BatchDisplay:
         self.close()
 
     def close(self) -> None:
-        """Write what is left, and remove the lines; repeated calls are harmless."""
+        """Write what is left, and remove the line; repeated calls are harmless."""
         self._ending = True
         self._status.close()
 
-    def stage(self, what: str) -> None:
-        """Say what happens before the tasks begin."""
-        self._stage = printable(what)
-
     def follow(self, counts: Callable[[], BatchCounts]) -> None:
         """Show a batch from now on; `counts` is called in another thread."""
-        self._counts, self._stage = counts, ""
+        self._counts = counts
 
     def on_event(self, event: BatchEvent) -> None:
         """Take an event of the batch into account."""
@@ -104,28 +91,25 @@ class BatchDisplay:
         if self._failures <= MAX_FAILURES:
             self._messages.append(line)
 
-    def _tick(self, console: Console, width: int) -> list[Text]:
-        """Print what waits, and return the lines to draw."""
+    def _tick(self) -> str:
+        """Print what waits, and return the line to draw."""
         while self._messages:
             say(self._messages.popleft())
         if self._ending:
             if self._failures > MAX_FAILURES:
                 say(f"… and {self._failures - MAX_FAILURES:,} more failed")
-            return []
+            return ""
         if self._counts is None:
-            return [Text(self._stage, style="dim")] if self._stage else []
+            return ""
         counts = self._counts()
         parts = describe_progress(counts)
         if self._is_plain:
             self._write_plain(counts, parts)
-        return list(map(Text, wrap(", ".join(parts), max(width - 1, 1))))
+        return ", ".join(parts)
 
     def _write_plain(self, counts: BatchCounts, parts: list[str]) -> None:
-        self._done = counts.done if self._done is None else self._done
-        passed = time.monotonic() - self._written
-        part = (counts.done - self._done) / counts.total if counts.total else 0.0
-        if passed >= SHORTEST_S and (passed >= LINE_S or part >= LINE_PART) and counts.done != counts.total:
-            self._written, self._done = time.monotonic(), counts.done
+        if time.monotonic() - self._written >= LINE_S and counts.done != counts.total:
+            self._written = time.monotonic()
             say(", ".join(parts))
 
 
@@ -148,6 +132,8 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     """Return the parts of a progress line, the most important first."""
     total = f" of {counts.total:,}" if counts.total is not None else ""
     parts = [f"{counts.done:,}{total} done", f"{counts.failed:,} failed", f"{counts.running:,} running"]
+    if counts.seconds_left is not None:
+        parts.append(f"about {format_seconds(round(counts.seconds_left))} left")
     if counts.invalid:
         parts.append(f"{counts.invalid:,} unusable")
     if counts.waiting:
@@ -160,8 +146,6 @@ def describe_progress(counts: BatchCounts) -> list[str]:
         parts.append(format_count(counts.tokens, "token"))
     if counts.cost is not None:
         parts.append(f"cost {format_cost(counts.cost)}")
-    if counts.seconds_left is not None:
-        parts.append(f"about {format_seconds(round(counts.seconds_left))} left")
     return parts
 
 
@@ -170,11 +154,35 @@ def print_report(folder: Path, *, as_json: bool = False) -> int:
     summary = summarize(folder)
     if as_json:
         print_json(summary.model_dump(mode="json"))
-        return 0
-    terminal = Terminal()
-    for line in (*summary_lines(summary), *_more_lines(summary)):
-        terminal.line(line)
+    else:
+        _print([*_summary_lines(summary), *_more_lines(summary)])
     return 0
+
+
+def print_summary(summary: Summary, folder: Path) -> None:
+    """Print the summary of a batch in a few lines."""
+    where = [f"results: {folder / 'results.jsonl'}", f"`codeact batch report {folder}` says more"]
+    _print([*_summary_lines(summary), *where])
+
+
+def _print(lines: Iterable[str]) -> None:
+    terminal = Terminal()
+    for line in lines:
+        terminal.line(line)
+
+
+def _summary_lines(summary: Summary) -> Iterator[str]:
+    outcomes = ", ".join(f"{number:,} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
+    repeats = f" in {format_count(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
+    yield f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"
+    if summary.checked:
+        percent = format_percent(summary.passed / summary.checked)
+        yield f"checks: {summary.passed:,} of {summary.checked:,} passed ({percent})"
+    if summary.prompt_tokens or summary.completion_tokens:
+        cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
+        yield f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}"
+    if summary.errors:
+        yield "errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items())
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:
@@ -195,31 +203,6 @@ def _more_lines(summary: Summary) -> Iterator[str]:
     for row in summary.unsuccessful:
         where = f" ({row.log})" if row.log else ""
         yield f"{row.outcome}: {_name(row)}: {row.reason or 'not passed'}{where}"
-
-
-def print_summary(summary: Summary, folder: Path) -> None:
-    """Print the summary of a batch in a few lines."""
-    terminal = Terminal()
-    for line in summary_lines(summary):
-        terminal.line(line)
-    terminal.line(f"results: {folder / 'results.jsonl'}")
-    terminal.line(f"`codeact batch report {folder}` says more")
-
-
-def summary_lines(summary: Summary) -> list[str]:
-    """Return the summary of a batch in a few lines."""
-    outcomes = ", ".join(f"{number:,} {name}" for name in _OUTCOMES if (number := getattr(summary, name)))
-    repeats = f" in {format_count(summary.rows, 'row')}" if summary.rows != summary.tasks else ""
-    lines = [f"{format_count(summary.tasks, 'task')}{repeats}: {outcomes or 'no results'}"]
-    if summary.checked:
-        percent = format_percent(summary.passed / summary.checked)
-        lines.append(f"checks: {summary.passed:,} of {summary.checked:,} passed ({percent})")
-    if summary.prompt_tokens or summary.completion_tokens:
-        cost = f", cost {format_cost(summary.cost)}" if summary.cost is not None else ""
-        lines.append(f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}")
-    if summary.errors:
-        lines.append("errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items()))
-    return lines
 
 
 class OutputClosed(Exception):

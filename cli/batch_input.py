@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage
@@ -23,29 +22,25 @@ from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.settings import BatchSettings, Prices
 from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
 from autogen_codeact.cli.agent_choice import AgentChoice
-from autogen_codeact.cli.agents import DEFAULT_RETRIES, DEFAULT_STEPS, make_agent
+from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import BatchJob
-from autogen_codeact.cli.model_choice import REPLAY, ModelChoice, find_preset
-from autogen_codeact.cli.models import find_secrets, names_secret, open_model, read_file, without_secrets
+from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
+from autogen_codeact.cli.models import open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams import Team
-from codeact_sandbox.types.environment import parse_environment, resolve
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
-_MAY_DIFFER = ("hosts",)
-"""Where the sandboxes are."""
-_RARE = {
-    **{name: name for name in ("attempts", "max_sandboxes", "model_calls_per_minute", "tasks_per_minute")},
-    "max_seconds": "max_seconds",
-    "task_timeout": "task_timeout",
-    "backoff": "backoff_s",
-}
-"""Settings that are given with `--option`, and their names in `BatchSettings`."""
-# Clients read them themselves when they are made.
-_OF_CLIENTS = ("OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
-_OF_COMPONENTS = ("ANTHROPIC_", "AZURE_", "GEMINI_", "LLAMA_", "OLLAMA_", "OPENAI_")
-"""What the variables begin with that a component may read; which of them it does is not known."""
+_BY_OPTION = (
+    "attempts",
+    "backoff",
+    "max_sandboxes",
+    "max_seconds",
+    "model_calls_per_minute",
+    "task_timeout",
+    "tasks_per_minute",
+)
+"""Settings that are given with `--option`."""
 
 
 def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
@@ -59,7 +54,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
     others = []
     for text in job.sandbox.others or ():
         name, equals, value = text.partition("=")
-        if equals and (name in _RARE or name == "sandbox_uses"):
+        if equals and name in (*_BY_OPTION, "sandbox_uses"):
             rare[name] = value
         else:
             others.append(text)
@@ -74,12 +69,12 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
                 "max_tokens": job.max_tokens,
                 "max_cost": job.max_cost,
                 "prices": _prices(job.price),
-                **{_RARE[name]: value for name, value in rare.items()},
+                **{"backoff_s" if name == "backoff" else name: value for name, value in rare.items()},
             }
         )
     except ValidationError as error:
-        names = {field: f"--option {name}" for name, field in _RARE.items()}
-        wrong = [(str(each["loc"][0]), each["msg"]) for each in error.errors()]
+        wrong = [(str(each["loc"][0]).removesuffix("_s"), each["msg"]) for each in error.errors()]
+        names = {name: f"--option {name}" for name in _BY_OPTION}
         problems = "; ".join(f"{names.get(name, '--' + name.replace('_', '-'))}: {what}" for name, what in wrong)
         raise CommandError(f"{problems}.") from None
     return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings, int(uses)
@@ -106,26 +101,11 @@ class ChosenTasks:
     def __init__(self, source: Path, limit: int | None = None, check: str | None = None) -> None:
         self._source, self._limit = source, limit
         self._check = _default_check(check) if check is not None else None
-        self.total: int | None = None
-        """How many there are, each repetition counted, when `count` was called."""
-        self.bad = 0
-        """How many can't be used, when `count` was called."""
-
-    async def check(self) -> None:
-        """Read the first task, so that what is wrong with the file as a whole is said before anything is started."""
-        async with aclosing(self._read()) as tasks:
-            await anext(tasks, None)
 
     async def count(self, repeat: int) -> int:
-        """Return how many there are."""
-        number = bad = 0
+        """Return how many there are, each repetition counted."""
         async with aclosing(self._read()) as tasks:
-            async for task in tasks:
-                number += 1
-                bad += isinstance(task, BadTask)
-        self.bad = bad
-        self.total = number * repeat
-        return self.total
+            return sum([1 async for _ in tasks]) * repeat
 
     def __aiter__(self) -> AsyncIterator[Task | BadTask]:
         return self._read()
@@ -155,12 +135,7 @@ def _default_check(text: str) -> Check:
         raise CommandError(
             f"--check {text}: give {', '.join(COMPARING)}, or a file of Python code whose name ends in .py."
         )
-    try:
-        return Check(kind="python", code=Path(text).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise CommandError(f"--check {text} can't be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"--check {text} is not UTF-8 text.") from error
+    return Check(kind="python", code=read_file(text))
 
 
 def describe_job(job: BatchJob) -> dict[str, Any]:
@@ -168,161 +143,65 @@ def describe_job(job: BatchJob) -> dict[str, Any]:
     agent, model = job.agent, job.model
     described: dict[str, Any] = {"--model": model.spec, "--base-url": model.base_url}
     if model.is_file:
-        described["content of the model's file"] = _hash_file(Path(model.spec.removeprefix(REPLAY)))
-    described["--team"], described["--act"] = agent.team, agent.act
-    if agent.act:
-        described["--steps"] = DEFAULT_STEPS if agent.steps is None else agent.steps
-    elif not agent.team:
-        described["--retries"] = DEFAULT_RETRIES if agent.retries is None else agent.retries
-    described["--describe-environment"] = agent.describe_environment
-    described["--check"] = _check(job.check)
+        described["content of the model's file"] = _hash(read_file(model.spec.removeprefix(REPLAY)))
+    described |= {f"--{name}": value for name, value in vars(agent).items()}
+    described["--check"] = _hash(read_file(job.check)) if job.check and job.check.endswith(".py") else job.check
     return described | _sandbox(job)
-
-
-def for_nodes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of executors that mean on other nodes what they mean here: with absolute paths, and values of variables."""
-    sent = dict(options)
-    if "environment" in sent:
-        sent["environment"] = resolve(parse_environment(sent["environment"]))
-    if "data" in sent:
-        sent["data"] = [path.absolute() if isinstance(path, Path) else path for path in sent["data"]]
-    return sent
 
 
 def _sandbox(job: BatchJob) -> dict[str, Any]:
     names = {"kind": "--sandbox", "packages": "--package", "allow_domains": "--allow-domain", "others": "--option"}
     names["environment"] = "--env"
     found = {}
-    for each in fields(job.sandbox):
-        value = getattr(job.sandbox, each.name)
-        if value is None or value in ((), []) or each.name in _MAY_DIFFER:
-            continue
-        if isinstance(value, (list, tuple)):
-            texts = map(str, value)
-            hashed = each.name in ("others", "environment")
-            value = [_hash(text.encode()) if hashed and "=" in text else text for text in texts]
-        name = names.get(each.name, f"--{each.name.replace('_', '-')}")
-        found[name] = value if isinstance(value, (bool, int, float, list)) else str(value)
+    for field, value in vars(job.sandbox).items():
+        shown: Any = value if isinstance(value, bool | int | float) else str(value)
+        if isinstance(value, list | tuple):
+            texts = (str(each) for each in value if not str(each).startswith("hosts="))
+            shown = [_hash(text) if "=" in text else text for text in texts]
+        if value is not None and shown != []:
+            found[names.get(field, f"--{field.replace('_', '-')}")] = shown
     return found
 
 
-def _check(check: str | None) -> str | None:
-    return _hash_file(Path(check)) if check is not None and check.endswith(".py") else check
-
-
-def _hash_file(path: Path) -> str | None:
-    try:
-        return _hash(path.read_bytes())
-    except OSError:  # whoever uses it says what is wrong
-        return None
-
-
-def _hash(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-@dataclass(frozen=True)
-class ModelInputs:
-    """Variables and the content of a file; pickled only on the way to another process of the user's, and never shown.
-
-    Args:
-        text: The content of a recording or of a component's file; None if the model is given by name.
-        variables: What the variables contain that the client may read; None for one that is not set.
-    """
-
-    text: str | None = field(default=None, repr=False)
-    variables: dict[str, str | None] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def read(cls, model: ModelChoice) -> Self:
-        """Read them on this machine."""
-        if model.spec.startswith(REPLAY):
-            return cls(read_file(model.spec.removeprefix(REPLAY)))
-        if model.is_file:
-            names = [name for name in os.environ if name.startswith(_OF_COMPONENTS)]
-            return cls(read_file(model.spec), {name: os.environ[name] for name in names})
-        names = [model.key_variable, *_OF_CLIENTS]
-        if (variable := find_preset(model.spec).url_variable) is not None:
-            names.append(variable)
-        return cls(None, {name: os.environ.get(name) for name in names})
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Let this process have the variables, and none of its own that would change who gets the key."""
-        variables = dict(self.variables)
-        if self.variables and self.text is not None:
-            own = (name for name in os.environ if name.startswith(_OF_COMPONENTS))
-            variables = {**dict.fromkeys(own), **variables}
-        before = {name: os.environ.get(name) for name in variables}
-        _set(variables)
-        try:
-            yield
-        finally:
-            _set(before)
-
-    def secrets(self) -> set[str]:
-        """Return the keys among them."""
-        named = {value for name, value in self.variables.items() if value is not None and names_secret(name)}
-        return named | find_secrets(self.text or "")
-
-
-def _set(variables: dict[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        elif os.environ.get(name) != value:
-            os.environ[name] = value
+def _hash(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 class AgentMaker:
-    """Makes the agent of an attempt; it can be sent to another process, with the key, and the content of the model's file."""
+    """Makes the agent of an attempt."""
 
-    def __init__(
-        self,
-        agent: AgentChoice,
-        model: ModelChoice,
-        inputs: ModelInputs | None = None,
-    ) -> None:
-        self._agent, self._model, self._inputs = agent, model, inputs
+    def __init__(self, agent: AgentChoice, model: ModelChoice) -> None:
+        self._agent, self._model = agent, model
         self._client: ChatCompletionClient | None = None
         self._recording: _Recording | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AgentMaker, (self._agent, self._model, self._inputs or ModelInputs.read(self._model))
-
     def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
         """Return the agent or team for an attempt at a task."""
-        self.open()
         client = self._client if self._recording is None else self._recording.client(task.id, self._model.timeout_s)
         assert client is not None
         return make_agent(self._agent, client, executor, stream=False, stream_output=False)
 
     def open(self) -> None:
-        """Create the model client, unless there is one."""
-        if self._client is not None or self._recording is not None:
-            return
+        """Create the model client."""
         self._model.check()
-        inputs = self._inputs = self._inputs or ModelInputs.read(self._model)
         if self._model.spec.startswith(REPLAY):
-            self._recording = _Recording(self._model.spec.removeprefix(REPLAY), inputs.text or "")
+            name = self._model.spec.removeprefix(REPLAY)
+            self._recording = _Recording(name, read_file(name))
         else:
-            with inputs.applied():
-                client = open_model(self._model, lambda _: None, text=inputs.text)
-            self._client = _SecretRedactor(client, self._model, inputs.secrets())
+            self._client = _SecretRedactor(open_model(self._model, lambda _: None), self._model)
 
     async def close(self) -> None:
         """Close the model client."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        if self._client is not None:
+            await self._client.close()
 
 
 class _SecretRedactor(ModelMiddleware):
     """Removes keys from errors, which servers quote there: the errors are kept in rows and logs."""
 
-    def __init__(self, client: ChatCompletionClient, model: ModelChoice, secrets: Collection[str]) -> None:
+    def __init__(self, client: ChatCompletionClient, model: ModelChoice) -> None:
         super().__init__(client)
-        self._model, self._secrets = model, secrets
+        self._model = model
 
     async def handle(self, call: ModelCall) -> Items:
         try:
@@ -334,9 +213,7 @@ class _SecretRedactor(ModelMiddleware):
             raise
 
     def _clean(self, error: Exception) -> None:
-        error.args = tuple(
-            without_secrets(each, self._model, self._secrets) if isinstance(each, str) else each for each in error.args
-        )
+        error.args = tuple(without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
 
 
 class _Recording:
@@ -368,7 +245,10 @@ class _ContinuedRecording(RecordedModel):
             places = [place for place, each in enumerate(messages) if isinstance(each, AssistantMessage)]
             if places and any(UNKNOWN_END in str(each.content) for each in messages[places[-1] :]):
                 del places[-1]
-            self.leave_out([messages[place].content for place in places])
+            earlier, answers = [messages[place].content for place in places], self.chat_completions
+            if [getattr(answer, "content", answer) for answer in answers[: len(earlier)]] == earlier:
+                del answers[: len(earlier)]
+                self.provided_message_count = len(answers)
         return await super().create(messages, **options)
 
 

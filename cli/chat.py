@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,28 +18,22 @@ from autogen_codeact.cli.kept_runs import (
     max_total_size,
     rebuilds,
     remove_oldest,
+    say_files,
     say_rebuilding,
 )
 from autogen_codeact.cli.run_names import run_name
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.cli.transcript import FileChanges, Transcript
-from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.cli.transcript import Transcript
+from autogen_codeact.runs import load_run
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.summary import task_text
-from autogen_codeact.runs.writer import LogLocked
-from autogen_codeact.teams.parts import executors_of
-from codeact_sandbox.files.private_folders import state_folder
-from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.formatting import format_count
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
-
-MAX_FILES_NAMED = 10
-HISTORY = "chat-history"
 
 
 def run_chat(job: ChatJob) -> int:
@@ -51,8 +43,6 @@ def run_chat(job: ChatJob) -> int:
         check_folder(job.save)
     max_total_size()  # a wrong value is told now, not at the end
     silence_libraries()
-    if not os.environ.get("TERM"):
-        os.environ["TERM"] = "dumb"  # as for the editor; rich takes any other name for a terminal with colours
     chat = Chat(job)
     return run_until_interrupted(chat.run(), on_interrupt=chat.interrupt)
 
@@ -70,20 +60,15 @@ class Chat:
     async def run(self) -> int:
         """Run the chat until the user leaves; return the exit status."""
         job = self._job
-        plan = (
-            await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
-            if job.resume is not None
-            else None
-        )
-        self._reader = reader = open_reader(_history_file(job))
+        plan = None
+        if job.resume is not None:
+            plan = await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
+        self._reader = reader = open_reader()
         terminal = Terminal()
         async with opened(job, plan) as target:
             conversation = await self._conversation(plan, target)
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
-            files = FileChanges(_folder(target)) if approve else None
-            if files is not None:
-                await asyncio.to_thread(files.begin)
-            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True, files=files)
+            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
@@ -91,27 +76,24 @@ class Chat:
             try:
                 await self._show_page(turns)
                 await self._greet(terminal, plan, turns)
-                status = await self._talk(reader, turns, Commands(turns, terminal, job))
+                status = await self._talk(reader, turns, Commands(turns, terminal))
                 cancelled = status != 0
             finally:
                 await conversation.close(cancelled=cancelled)
                 if self._page is not None:
                     await asyncio.to_thread(self._page.close, wait=False)
-                _say_where(conversation, sorted(view.files_made) if _is_temporary(target) else [])
+                _say_where(conversation)
         return status
 
     async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
         if plan is None:
             return RecordedConversation(target, self._job.save)  # type: ignore[arg-type]
-        try:
-            return await RecordedConversation.resume(
-                plan,
-                target,  # type: ignore[arg-type]
-                rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
-                on_rebuild=say_rebuilding,
-            )
-        except LogLocked as error:
-            raise CommandError(str(error)) from error
+        return await RecordedConversation.resume(
+            plan,
+            target,  # type: ignore[arg-type]
+            rebuild=rebuilds(plan, plan.run.folder.path, wanted=self._job.how.rebuild, trust=self._job.how.trust),
+            on_rebuild=say_rebuilding,
+        )
 
     async def _greet(self, terminal: Terminal, plan: Plan | None, turns: Turns) -> None:
         names = ", ".join(model_names(turns.conversation.target)) or "no model"
@@ -190,38 +172,12 @@ def _read_plan(folder: Path) -> Plan:
     return plan
 
 
-def _history_file(job: ChatJob) -> str | None:
-    if job.no_save:
-        return None
-    with suppress(RuntimeError):  # this user has no home
-        return str(state_folder() / HISTORY)
-    return None
-
-
-def _folder(target: object) -> Path | None:
-    for executor in executors_of(target):
-        if isinstance(executor, SandboxCodeExecutor):
-            return executor.work_dir
-    return None
-
-
-def _is_temporary(target: object) -> bool:
-    return any(
-        isinstance(executor, SandboxCodeExecutor)
-        and executor.sandbox.options.work_dir is None
-        and executor.sandbox.options.bind_dir is None
-        for executor in executors_of(target)
-    )
-
-
-def _say_where(conversation: RecordedConversation, files: list[str]) -> None:
+def _say_where(conversation: RecordedConversation) -> None:
     path = conversation.path
     if path is None or not conversation.has_begun:
         return
     name = run_name(path)
     say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
-    if files:
-        names = ", ".join(map(printable, files[:MAX_FILES_NAMED])) + (" …" if len(files) > MAX_FILES_NAMED else "")
-        say(f"kept in it: {names}. `codeact export {name} --files FOLDER` writes them under their names")
+    say_files(load_run(path), name)
     if name != str(path):
         remove_oldest(path, max_total_size())

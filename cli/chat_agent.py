@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agent_choice import AgentChoice
 from autogen_codeact.cli.agents import make_agent
@@ -25,9 +24,8 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys, describe_agents
 from autogen_codeact.runs.copies import export_files
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.events import ModelCallFinished
 from autogen_codeact.runs.plan import Plan
-from autogen_codeact.runs.reader import RawEvent, load_run
+from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.rebuilt_agents import load_agents
 from autogen_codeact.teams.loading import load_component
 from autogen_codeact.teams.parts import executors_of
@@ -50,7 +48,7 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
         if plan is None and job.component is None:
             assert client is not None
             executor = await stack.enter_async_context(started(job.sandbox))
-            choice = AgentChoice(None, job.team, not job.team, job.steps, job.describe_environment)
+            choice = AgentChoice(None, job.team, not job.team, job.steps)
             yield make_agent(choice, client, executor, stream=job.stream, stream_output=True)
             return
         if plan is None:
@@ -65,7 +63,7 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
                 raise without_key(error, (agent.model for agent in plan.started.agents)) from error
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
-                exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None), plan))
+                exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None)))
         for each in executors_of(target):
             if isinstance(each, SandboxCodeExecutor):
                 await each.start()
@@ -112,28 +110,12 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
         setattr(agent, CLIENT, client)
 
 
-def _resumed_model(
-    job: ChatJob, client: ChatCompletionClient | None, loaded: Any, plan: Plan
-) -> ChatCompletionClient | None:
-    if client is None:
-        recorded = type(loaded).__name__ == "ReplayChatCompletionClient"
-        # AutoGen's loses line breaks when it streams.
-        inner = RecordedModel([e for e in loaded.chat_completions if not isinstance(e, str)]) if recorded else loaded
-        return ReliableClient(inner, job.model.timeout_s, tell=say) if inner is not None else None
-    inner = innermost(client)
-    if not isinstance(inner, RecordedModel):
+def _resumed_model(job: ChatJob, client: ChatCompletionClient | None, loaded: Any) -> ChatCompletionClient | None:
+    if client is not None or loaded is None:
         return client
-    model = RecordedModel([each for each in inner.chat_completions if not isinstance(each, str)])
-    model.leave_out([result.get("content") for result in _results_of_model(plan)])
-    return model
-
-
-def _results_of_model(plan: Plan) -> Iterator[Mapping[str, Any]]:
-    for raw in plan.run.raw_events():
-        if isinstance(raw, RawEvent) and raw.name == "model_call_finished":
-            event = plan.run.parse(raw)
-            if isinstance(event, ModelCallFinished) and event.result is not None:
-                yield event.result
+    if type(loaded).__name__ == "ReplayChatCompletionClient":  # AutoGen's loses line breaks when it streams
+        loaded = RecordedModel([each for each in loaded.chat_completions if not isinstance(each, str)])
+    return ReliableClient(loaded, job.model.timeout_s, tell=say)
 
 
 def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:

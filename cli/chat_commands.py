@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
-import shutil
 from functools import partial
 from pathlib import Path
 
-from autogen_codeact.agents.environment import describe_environment
-from autogen_codeact.cli.chat_agent import exchange_model, model_names
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.jobs import ChatJob
 from autogen_codeact.cli.kept_runs import export_run, say_rebuilding
-from autogen_codeact.cli.models import describe_error, open_model
+from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.terminal import Terminal, format_size
-from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.teams.parts import executors_of
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.protected_names import protected_name
 
 MAX_FILES = 100
 _COMMANDS = {
     "/help": "this list",
-    "/model [NAME]": "which model answers; with a name, another one from now on",
-    "/tools": "functions of this machine that the code can call, and what is in the sandbox",
     "/files": "files of the workspace, and where they are on this machine",
     "/undo": "take back the last turn: conversation and session are as before it",
     "/retry": "take back the last turn, and send its message again",
     "/reset": "forget the conversation, and begin with an empty session; /undo takes it back",
-    "/save [FOLDER]": "where this chat is kept; with a folder, a copy of its log there",
     "/export FILE": "write a page (.html), a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
 }
 _NAMES = [each.partition(" ")[0] for each in _COMMANDS]
@@ -50,10 +39,8 @@ _KEYS = (
 class Commands:
     """Runs commands."""
 
-    def __init__(self, turns: Turns, terminal: Terminal, job: ChatJob) -> None:
-        self._turns = turns
-        self._terminal = terminal
-        self._job = job
+    def __init__(self, turns: Turns, terminal: Terminal) -> None:
+        self._turns, self._terminal = turns, terminal
 
     async def run(self, text: str) -> bool:
         """Run a command; return whether the chat ends."""
@@ -62,7 +49,10 @@ class Commands:
         if name in ("/quit", "/exit"):
             return True
         if name not in _NAMES:
-            self._terminal.line(_unknown(name), "yellow")
+            self._terminal.line(
+                f"There is no command {printable(name)}; /help lists them. To send it as a message, type two slashes.",
+                "yellow",
+            )
             return False
         try:
             await getattr(self, f"_{name[1:]}")(rest.strip())
@@ -81,32 +71,6 @@ class Commands:
             self._terminal.field(name, what, "cyan", indent=16)
         self._terminal.line()
         self._terminal.field("", _KEYS, indent=0)
-
-    async def _model(self, spec: str) -> None:
-        conversation = self._turns.conversation
-        if spec:
-            choice = self._job.model.with_name(spec)
-            choice.check()
-            client = open_model(choice)
-            with conversation.detached():
-                for _, agent in agent_keys(conversation.target):
-                    exchange_model(agent, client)
-            self._turns.model = choice
-        names = ", ".join(model_names(conversation.target)) or "There is no model."
-        self._terminal.line(f"The model is now {names}." if spec else names)
-
-    async def _tools(self, _: str) -> None:
-        target = self._turns.conversation.target
-        shown = 0
-        for executor in executors_of(target):
-            can = capabilities_of(executor)
-            for tool in await can.tools.list_tools() if can.tools is not None else ():
-                shown += 1
-                self._terminal.field(tool.name, tool.description.split("\n")[0], "cyan", indent=16)
-            if can.facts is not None:
-                self._terminal.line(describe_environment(await can.facts.facts()))
-        if not shown:
-            self._terminal.line("The code can call no functions of this machine, but final_answer.")
 
     async def _files(self, _: str) -> None:
         for executor in executors_of(self._turns.conversation.target):
@@ -138,37 +102,16 @@ class Commands:
         await self._turns.guarded(self._turns.conversation.reset())
         self._terminal.line("The conversation starts again, with an empty session. Files stay as they are.")
 
-    async def _save(self, folder: str) -> None:
-        if self._job.no_save:
-            raise CommandError("--no-save: no log is kept.")
-        path = self._log("There is nothing to save yet.")
-        if folder:
-            # Without what a foreign folder could have that programs on the host act on.
-            ignored = lambda _, names: filter(protected_name, names)  # noqa: E731
-            copy = partial(shutil.copytree, symlinks=True, ignore=ignored)
-            path = await asyncio.to_thread(copy, path, _path(folder))
-        self._terminal.line(f"This chat is {'copied to' if folder else 'kept in'} {path}")
-
     async def _export(self, name: str) -> None:
-        path = self._log("There is no log to export yet.")
-        if not name:
-            raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
-        file = _path(name)
-        kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
-        await asyncio.to_thread(export_run, path, **{kinds.get(file.suffix.lower(), "files"): file})
-
-    def _log(self, none_yet: str) -> Path:
         path = self._turns.conversation.path
         if path is None or not self._turns.conversation.has_begun:
-            raise CommandError(none_yet)
-        return path
+            raise CommandError("There is no log to export.")
+        if not name:
+            raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
+        kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
+        file = _path(name)
+        await asyncio.to_thread(export_run, path, **{kinds.get(file.suffix.lower(), "files"): file})
 
 
 def _path(text: str) -> Path:
     return Path(text).expanduser()
-
-
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*_NAMES, "/quit"], n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else "To send a message that begins with a slash, type two slashes."
-    return f"There is no command {printable(name)}. {hint} /help lists all commands."

@@ -8,15 +8,12 @@ import sys
 import termios
 import threading
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Protocol
 
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.output import printable, unfiltered
+from autogen_codeact.cli.output import can_erase, printable, unfiltered
 
 try:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.input.typeahead import clear_typeahead
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output.vt100 import Vt100_Output
@@ -24,42 +21,23 @@ except ImportError:
     raise CommandError("`codeact chat` needs an extra: pip install 'autogen-codeact[chat]'.") from None
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-# Private characters, which the output replaces. Editing redraws the line, and so would the prompt be written again and again;
-# a program that waits for it must see it once for each message. A plain space at the end would not be written at all.
-_SIGN, _SPACE = "\ue0b0", "\ue0b1"
-_MAX_HISTORY_BYTES = 1024 * 1024
 
 
 class Interrupted(Exception):
     """Ctrl-C was pressed while a line was typed."""
 
 
-class Reader(Protocol):
-    """Reads messages and answers of the user."""
-
-    async def message(self) -> str:
-        """Show the prompt and return what was typed; raise `EOFError` at the end, `Interrupted` after Ctrl-C."""
-        ...
-
-    async def answer(self, question: str) -> str:
-        """Ask a question and return the line that was typed after it was shown; errors as of `message`."""
-        ...
-
-    def interrupt(self) -> bool:
-        """End the present `message` or `answer` with `Interrupted`; return whether there was one."""
-        ...
-
-
-def open_reader(history: str | None) -> Reader:
-    """Return the editor of this terminal, with a file of what was typed in earlier chats; or a reader of lines."""
+def open_reader() -> Reader:
+    """Return the editor of this terminal, or a reader of lines."""
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if not on_terminal or os.environ.get("TERM", "dumb").lower() in ("dumb", "unknown", ""):
-        return LineReader()
-    return PromptReader(history)
+    return PromptReader() if on_terminal and can_erase() else LineReader()
 
 
 class LineReader:
-    """Reads lines from a pipe, a file or a simple terminal: each is a message or an answer."""
+    """Reads lines from a pipe, a file or a simple terminal: each is a message or an answer.
+
+    The methods raise `EOFError` at the end, and `Interrupted` after Ctrl-C.
+    """
 
     def __init__(self) -> None:
         # Not `sys.stdin`: its lock, which a waiting thread would hold at the end of the process, ends that with an error.
@@ -118,37 +96,22 @@ class LineReader:
 class PromptReader:
     """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message."""
 
-    def __init__(self, history: str | None) -> None:
-        self._output = _Output.on_standard_output()
-        self._session: PromptSession[str] = self._new_session(_open_history(history))
-        self._questions: PromptSession[str] = self._new_session(InMemoryHistory())
+    def __init__(self) -> None:
+        self._session, self._questions = _new_session(), _new_session()
         self._asking: PromptSession[str] | None = None
-
-    def _new_session(self, history: History) -> PromptSession[str]:
-        session: PromptSession[str] = PromptSession(
-            output=self._output,
-            key_bindings=_bindings(),
-            history=history,
-            multiline=True,
-            prompt_continuation="  ",
-            complete_while_typing=False,
-        )
-        _draw_once(session)
-        return session
 
     async def message(self) -> str:
         """Show the prompt, and read a message."""
-        return await self._ask(self._session, f"{_SIGN}{_SPACE}")
+        return await self._ask(self._session, "> ")
 
     async def answer(self, question: str) -> str:
         """Ask a question; what was typed before it does not count."""
         with suppress(termios.error, OSError, ValueError):
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         clear_typeahead(self._questions.app.input)  # what came with the Enter that sent the message
-        return await self._ask(self._questions, question.removesuffix(" ") + _SPACE)
+        return await self._ask(self._questions, question)
 
     async def _ask(self, session: PromptSession[str], prompt: str) -> str:
-        self._output.new_prompt()
         self._asking = session
         try:
             text = await session.prompt_async([("", prompt)], handle_sigint=False)
@@ -164,52 +127,19 @@ class PromptReader:
         return True
 
 
-class _Output(Vt100_Output):
-    """Writes the characters of the prompt when they are first drawn, and then only moves over them."""
-
-    _drawn = 0
-
-    @classmethod
-    def on_standard_output(cls) -> _Output:
-        """Return the output on the terminal, without the escaping of `output.py`."""
-        stream: Any = unfiltered(sys.stdout)
-        output = cls.from_pty(stream, term=os.environ.get("TERM"))
-        assert isinstance(output, cls)
-        output.enable_cpr = False  # who answers late, or never, would get a warning into the line
-        return output
-
-    def new_prompt(self) -> None:
-        self._drawn = 0
-
-    def write(self, data: str) -> None:
-        if data in (_SIGN, _SPACE):
-            place = 1 if data == _SIGN else 2
-            if self._drawn & place:
-                self.cursor_forward(1)
-                return
-            self._drawn |= place
-            data = ">" if data == _SIGN else " "
-        super().write(data)
-
-    def erase_down(self) -> None:
-        self._drawn = 0
-        super().erase_down()
+Reader = LineReader | PromptReader
 
 
-def _draw_once(session: PromptSession[str]) -> None:
-    """Have the last drawing of a line leave what is there: prompt_toolkit erases the line and writes it once more."""
-    renderer: Any = session.app.renderer
-    draw = renderer.render
-
-    def render(app: Any, layout: Any, is_done: bool = False) -> None:
-        draw(app, layout)
-        if is_done:
-            screen = renderer.last_rendered_screen
-            below = (screen.height if screen is not None else 1) - renderer._cursor_pos.y
-            session.output.write_raw("\r\n" * max(1, below))
-            renderer.reset()
-
-    renderer.render = render
+def _new_session() -> PromptSession[str]:
+    output = Vt100_Output.from_pty(unfiltered(sys.stdout), term=os.environ.get("TERM"))
+    output.enable_cpr = False  # who answers late, or never, would get a warning into the line
+    return PromptSession(
+        output=output,
+        key_bindings=_bindings(),
+        multiline=True,
+        prompt_continuation="  ",
+        complete_while_typing=False,
+    )
 
 
 def _bindings() -> KeyBindings:
@@ -231,19 +161,3 @@ def _bindings() -> KeyBindings:
             event.app.exit(exception=Interrupted())
 
     return keys
-
-
-def _open_history(file: str | None) -> History:
-    """Return the history in a file that only this user can read; in memory if there is none."""
-    if file is None:
-        return InMemoryHistory()
-    path = Path(file)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        if path.stat().st_size > _MAX_HISTORY_BYTES:
-            history = path.read_bytes()[-_MAX_HISTORY_BYTES // 2 :]
-            path.write_bytes(history[history.find(b"\n\n") + 1 :])
-    except OSError:
-        return InMemoryHistory()
-    return FileHistory(file)

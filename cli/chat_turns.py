@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from typing import Any
 
 from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
-from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.cli.approval import ALL, YES, CodeApproval
 from autogen_codeact.cli.chat_input import Interrupted, Reader
 from autogen_codeact.cli.model_choice import ModelChoice
@@ -21,12 +19,10 @@ from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.teams.parts import executors_of
 from codeact_sandbox import SandboxError
 
-MAX_NAMES = 30
 ENDING_DEADLINE_S = 15.0
 _QUESTION = "Run this code? [y]es, [n]o, [a]ll of this chat, or what to do instead: "
 
@@ -101,7 +97,7 @@ class Turns:
     # A turn
 
     async def _run(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
-        before = self._sandboxes(), self._codes()
+        before = self._sandboxes()
         self._view.begin()
         with self._in_progress():
             task = await self._finished(self._show(items))
@@ -112,7 +108,7 @@ class Turns:
             )
         elif (error := task.exception()) is not None:
             self._show_error(error)
-        self._say_lost(*before)
+        self._say_lost(before)
         self._terminal.line(self._view.summary(), "dim")
 
     @contextmanager
@@ -208,47 +204,11 @@ class Turns:
         found = (capabilities_of(executor).session for executor in executors_of(self.conversation.target))
         return [session.starts for session in found if session is not None]
 
-    def _codes(self) -> list[str]:
-        journals = {
-            id(journal): journal
-            for _, agent in agent_keys(self.conversation.target)
-            if isinstance(agent, BaseCodeAgent) and (journal := agent.journal) is not None
-        }
-        return [entry.code for journal in journals.values() for entry in journal.entries]
-
-    def _say_lost(self, sandboxes: list[int], codes: list[str]) -> None:
-        pairs = zip(sandboxes, self._sandboxes(), strict=False)
-        if not any(before and now > before for before, now in pairs):
-            return
-        names = defined_names(codes)
-        lost = ", ".join(names) if names else "the variables of this turn"
-        self._terminal.line(
-            f"The sandbox had died, and a new one was started. Lost: {lost}. Files of the workspace were put back as far as this "
-            "machine has them. /undo goes back to before this turn, and rebuilds what was there.",
-            "yellow",
-        )
-
-
-def defined_names(codes: Iterable[str]) -> list[str]:
-    """Return the names that Python code binds at its top level, in order, without those of modules."""
-    names: dict[str, None] = {}
-    for code in codes:
-        try:
-            tree = ast.parse(code[:100_000])
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for statement in tree.body:
-            for name in _bound(statement):
-                names[name] = None
-    found = [name for name in names if not name.startswith("_")]
-    more = len(found) - MAX_NAMES
-    return [*found[:MAX_NAMES], *([f"and {more} more"] if more > 0 else [])]
-
-
-def _bound(statement: ast.stmt) -> Iterable[str]:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield statement.name
-    elif not isinstance(statement, ast.Import | ast.ImportFrom):
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
+    def _say_lost(self, before: list[int]) -> None:
+        if any(earlier and now > earlier for earlier, now in zip(before, self._sandboxes(), strict=False)):
+            self._terminal.line(
+                "The sandbox had died, and a new one was started, without the variables of this session. Files of the workspace "
+                "were put back as far as this machine has them. /undo goes back to before this turn, and rebuilds what was "
+                "there.",
+                "yellow",
+            )

@@ -1,4 +1,4 @@
-"""`codeact demo`: a recorded model, real code in a real sandbox."""
+"""`codeact demo`: a recorded model, or a very small one, and real code in a real sandbox."""
 
 from __future__ import annotations
 
@@ -6,123 +6,82 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import CodeExecutionEvent
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.models import CreateResult
+from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.model_choice import LOCAL, ModelChoice
 from autogen_codeact.cli.models import open_model
-from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.runs import load_run, recorded
 from autogen_codeact.viewer.one_file import export_html
 from codeact_sandbox.types.result import format_duration
 
-_RECORDINGS = ("sales.json", "sales-plain.json")
-"""The first recording whose libraries are installed is played; the last one needs none."""
 _PAGE = "demo.html"
 LIVE_TASK, LIVE_VALUE = "Write Python code that prints the sum of the numbers from 1 to 10.", "55"
 
 
-@dataclass(frozen=True)
-class Recording:
-    """A task and the answers of a model to it."""
-
-    task: str
-    needs: tuple[str, ...]
-    """Modules outside the standard library that its code imports."""
-    plot: str
-    """Name of the file that its code makes."""
-    files: Mapping[str, str]
-    """Content of the files that its code reads, by name."""
-    answers: tuple[CreateResult, ...]
+def load_recording() -> dict[str, Any]:
+    """Return the task, the lines of files for its code, the answers of a model, and the name of the plot that its code makes."""
+    text = (files("autogen_codeact.cli") / "recordings" / "sales.json").read_text(encoding="utf-8")
+    recording: dict[str, Any] = json.loads(text)
+    return recording
 
 
-def load_recording(name: str) -> Recording:
-    """Read one of the recordings in this package."""
-    text = (files("autogen_codeact.cli") / "recordings" / name).read_text(encoding="utf-8")
-    fields = json.loads(text)
-    return Recording(
-        task=fields["task"],
-        needs=tuple(fields["needs"]),
-        plot=fields["plot"],
-        files={name: "\n".join(lines) + "\n" for name, lines in fields["files"].items()},
-        answers=tuple(parse_answers(text, name)),
-    )
-
-
-def run_demo(out: Path, choice: SandboxChoice) -> int:
+def run_demo(out: Path, choice: SandboxChoice, *, live: bool) -> int:
     """Play the demo."""
     silence_libraries()
     if out.exists() and not out.is_dir():
         raise CommandError(f"{out} is not a folder. Choose another folder for the plot with --out.")
     with tempfile.TemporaryDirectory(prefix="codeact-demo-") as folder:
-        return run_until_interrupted(_demo(Terminal(), out, Path(folder), choice))
+        demo = _live(Path(folder), choice) if live else _recorded(out, Path(folder), choice)
+        return run_until_interrupted(demo)
 
 
-async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoice) -> int:
+async def _recorded(out: Path, folder: Path, choice: SandboxChoice) -> int:
+    terminal, begun, recording = Terminal(), time.monotonic(), load_recording()
     terminal.line("codeact demo", "cyan", bold=True)
     terminal.line("A model solves a task by writing code, which runs in a sandbox.")
     terminal.line("When the code fails, the model repairs it.")
     terminal.line()
     terminal.field("Model", "recorded: its answers are read from a file, so no key and no network are needed")
     terminal.field("Code", "real: every result below comes from running the code now")
-    begun = time.monotonic()
     work_dir, log = folder / "work", folder / "demo"
     work_dir.mkdir()
-    async with started(replace(choice, work_dir=work_dir)) as executor:
-        await _describe_sandbox(terminal, executor, time.monotonic() - begun)
-        recording = await _choose_recording(terminal, executor)
-        for name, content in recording.files.items():
-            (work_dir / name).write_text(content, encoding="utf-8")
-        terminal.line()
-        code_s = await _play(terminal, executor, recording, log)
-    return _save(terminal, work_dir / recording.plot, log, out, total_s=time.monotonic() - begun, code_s=code_s)
+    for name, lines in recording["files"].items():
+        (work_dir / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    client = RecordedModel(parse_answers(json.dumps(recording["answers"]), "the recording"))
+    await _play(terminal, replace(choice, work_dir=work_dir), client, recording["task"], log)
+    status = _save(terminal, work_dir / recording["plot"], log, out)
+    if status == 0:
+        terminal.field("Time", f"{format_duration(time.monotonic() - begun)} in total; the sandbox has been removed")
+        terminal.field("Next", 'codeact run "How many primes are below 1000?" --model gpt-4o-mini')
+        terminal.field("", "(needs OPENAI_API_KEY; `codeact run --help` lists other models)")
+    return status
 
 
-def run_live_demo(choice: SandboxChoice) -> int:
-    """Have a very small model solve a task that it can do."""
-    silence_libraries()
-    return run_until_interrupted(_live_demo(Terminal(), choice))
-
-
-async def _live_demo(terminal: Terminal, choice: SandboxChoice) -> int:
-    client = open_model(ModelChoice(LOCAL))
+async def _live(folder: Path, choice: SandboxChoice) -> int:
+    terminal, client = Terminal(), open_model(ModelChoice(LOCAL))
     terminal.line("codeact demo --live", "cyan", bold=True)
     terminal.line("A model on this machine solves a task by writing code, which runs in a sandbox.")
     terminal.line()
     terminal.field("Model", "SmolLM2-135M-Instruct, live: no key, and no network once it is fetched")
-    begun = time.monotonic()
-    async with started(choice) as executor:
-        await _describe_sandbox(terminal, executor, time.monotonic() - begun)
-        terminal.line()
-        agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
-        transcript, outputs = Transcript(terminal), ""
-        async with aclosing(agent.run_stream(task=LIVE_TASK)) as events:
-            async for event in events:
-                if not isinstance(event, TaskResult):
-                    transcript.show(event)
-                if isinstance(event, CodeExecutionEvent):
-                    outputs += event.result.output
-    terminal.line()
+    outputs = await _play(terminal, choice, client, LIVE_TASK, folder / "demo")
     solved = LIVE_VALUE in outputs.split()
+    terminal.line()
     terminal.field("Result", f"its code printed {LIVE_VALUE}, which is right" if solved else "its code is not right")
     terminal.field(
         "Note", "a model of 135M parameters is a toy: it fails most tasks, and what it says of an output may be wrong"
@@ -133,64 +92,25 @@ async def _live_demo(terminal: Terminal, choice: SandboxChoice) -> int:
     return 0 if solved else 1
 
 
-async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
-    if isinstance(executor, DockerCommandLineCodeExecutor):
-        kind = "a Docker container"
-    else:
-        kind = "bubblewrap, on this machine" if isinstance(executor, ToolExecutor) else "none"
-    terminal.field("Sandbox", f"{kind}, started in {format_duration(took)}")
-    terminal.field("", _describe_limits(json.loads((await _run(executor, PROBE)).output)))
+async def _play(terminal: Terminal, choice: SandboxChoice, client: ChatCompletionClient, task: str, log: Path) -> str:
+    """Let an agent do a task, keep the run in a log and print its messages; return all outputs of its code."""
+    begun, outputs, transcript = time.monotonic(), "", Transcript(terminal)
+    async with started(choice) as executor:
+        kind = "Docker container" if isinstance(executor, DockerCommandLineCodeExecutor) else "bubblewrap sandbox"
+        took = format_duration(time.monotonic() - begun)
+        terminal.field("Sandbox", f"a {kind}, started in {took}; `codeact doctor` checks what holds it in")
+        terminal.line()
+        agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
+        async with aclosing(recorded(agent, task=task, path=log)) as events:
+            async for event in events:
+                if not isinstance(event, TaskResult):
+                    transcript.show(event)
+                if isinstance(event, CodeExecutionEvent):
+                    outputs += event.result.output
+    return outputs
 
 
-def _describe_limits(probed: dict[str, Any]) -> str:
-    memory = probed["memory"] if probed["memory"] is not None else probed["address_space"]
-    facts = [
-        "network" if probed["connects"] else "no network",
-        f"user {probed['uid']}:{probed['gid']}",
-        "capabilities" if probed["capabilities"] or probed["bounding"] else "no capabilities",
-        "writable root" if probed["root_writable"] else "read-only root",
-        f"{memory / 2**30:g} GiB of memory{'' if probed['memory'] is not None else ' for each process'}"
-        if 0 < memory < 2**50
-        else "no memory limit",
-        f"Python {probed['python']} ({probed['executable']})",
-    ]
-    return ", ".join(facts)
-
-
-async def _run(executor: CodeExecutor, code: str) -> CodeResult:
-    return await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
-
-
-async def _choose_recording(terminal: Terminal, executor: CodeExecutor) -> Recording:
-    if isinstance(executor, DockerCommandLineCodeExecutor):
-        owner, advice = "image", "`codeact image build` makes the full image"
-    else:
-        owner, advice = "Python", "With Docker, the sandbox has its own libraries"
-    for name in _RECORDINGS:
-        recording = load_recording(name)
-        code = f"from importlib.util import find_spec\nprint(*[n for n in {recording.needs!r} if not find_spec(n)])"
-        missing = (await _run(executor, code)).output.split()
-        if not missing:
-            return recording
-        needless = f"this {owner} has no {' and no '.join(missing)}, so the demo plays a recording without them"
-        terminal.field("Note", f"{needless}. {advice}.")
-    raise AssertionError("the last recording needs nothing")
-
-
-async def _play(terminal: Terminal, executor: CodeExecutor, recording: Recording, log: Path) -> float:
-    """Let the agent do the task, keep the run in a log and print its messages; return the seconds that its code ran."""
-    agent = CodeExecutorAgent("coder", executor, model_client=RecordedModel(recording.answers), max_retries_on_error=2)
-    transcript, code_s = Transcript(terminal), 0.0
-    async with aclosing(recorded(agent, task=recording.task, path=log)) as events:
-        async for event in events:
-            if not isinstance(event, TaskResult):
-                transcript.show(event)
-            if isinstance(event, CodeExecutionEvent):
-                code_s += float(event.metadata.get("duration_s", 0))
-    return code_s
-
-
-def _save(terminal: Terminal, plot: Path, log: Path, out: Path, *, total_s: float, code_s: float) -> int:
+def _save(terminal: Terminal, plot: Path, log: Path, out: Path) -> int:
     if not plot.is_file():
         say("the code made no plot; run `codeact doctor` to see what is wrong with the sandbox")
         return 1
@@ -208,8 +128,4 @@ def _save(terminal: Terminal, plot: Path, log: Path, out: Path, *, total_s: floa
     terminal.field(
         "Page", f"{page}: the whole run in one file ({format_size(page.stat().st_size)}); open it in a browser"
     )
-    times = f"{format_duration(total_s)} in total, {format_duration(code_s)} of it running code"
-    terminal.field("Time", f"{times}; the sandbox has been removed")
-    terminal.field("Next", 'codeact run "How many primes are below 1000?" --model gpt-4o-mini')
-    terminal.field("", "(needs OPENAI_API_KEY; `codeact run --help` lists other models)")
     return 0

@@ -1,31 +1,28 @@
-"""`codeact exec`: run the code of a markdown file, a script or a notebook."""
+"""`codeact exec`: run the code of a markdown file or a script."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import sys
-import time
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.agents.observation import outcome_summary
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.cli.recording import parse_json
-from autogen_codeact.cli.sandbox import as_result, started
+from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import remarks
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.capabilities import ToolExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import OutputChunk
 from codeact_sandbox.host.blocks import default_filename
@@ -34,7 +31,6 @@ from codeact_sandbox.types.languages import find_language
 from codeact_sandbox.types.paths import WORKSPACE
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
-NOTEBOOK = ".ipynb"
 FOLDER = "codeact-files"
 
 
@@ -53,7 +49,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
     async with started(choice) as executor:
         for index, block in enumerate(blocks, 1):
             if terminal is not None:
-                terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
+                terminal.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
             try:
                 result = await _run_block(executor, code, terminal, block.file_in_sandbox, name)
@@ -67,8 +63,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
             if terminal is None:
                 print_json(_to_object(index, block, result))
             else:
-                facts = executor.known_facts if isinstance(executor, SandboxCodeExecutor) else None
-                hints = [hint.for_person(flags=True) for hint in hints_for(result, facts)]
+                hints = [hint.for_person(flags=True) for hint in hints_for(result, executor.known_facts)]
                 _show(terminal, name, block, result, hints)
             if result.exit_code != 0:
                 status = status or result.exit_code & 0xFF or 1
@@ -82,35 +77,30 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
 
 
 async def _run_block(
-    executor: CodeExecutor, code: CodeBlock, terminal: Terminal | None, path: str | None, name: str
+    executor: SandboxCodeExecutor, code: CodeBlock, terminal: Terminal | None, path: str | None, name: str
 ) -> ExecutionResult:
-    """Run a block; print its output while it runs if the executor can stream, with a script's name in the place of its path."""
+    """Run a block; print its output while it runs, with a script's name in the place of its path."""
 
     def named(text: str) -> str:
         return text.replace(path, name) if path is not None else text
 
-    if terminal is None or not isinstance(executor, ToolExecutor):
-        began = time.monotonic()
-        result = as_result(await executor.execute_code_blocks([code], CancellationToken()), time.monotonic() - began)
-        if terminal is not None:
-            terminal.output(named(result.output))
-            terminal.end_output()
-    else:
-        shown = 0
-        try:
-            async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
-                async for event in events:
-                    if isinstance(event, OutputChunk):
-                        terminal.output(named(event.text))
-                        shown += len(event.text)
-                    else:
-                        result = event
-        except asyncio.CancelledError as error:
-            if (killed := getattr(error, "result", None)) is not None:
-                terminal.output(named(killed.output[shown:]))
-            raise
-        finally:
-            terminal.end_output()
+    if terminal is None:
+        return await executor.execute_code_blocks([code], CancellationToken())
+    shown = 0
+    try:
+        async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
+            async for event in events:
+                if isinstance(event, OutputChunk):
+                    terminal.output(named(event.text))
+                    shown += len(event.text)
+                else:
+                    result = event
+    except asyncio.CancelledError as error:
+        if (killed := getattr(error, "result", None)) is not None:
+            terminal.output(named(killed.output[shown:]))
+        raise
+    finally:
+        terminal.end_output()
     return result
 
 
@@ -121,7 +111,6 @@ def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[s
         "index": index,
         "language": block.language,
         "line": block.line,
-        **({"cell": block.cell} if block.cell is not None else {}),
         **{name: getattr(result, name) for name in fields},
         "error": asdict(result.error) if result.error is not None else None,
         "artifacts": files,
@@ -134,7 +123,7 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
         terminal.line(remark, "yellow")
     position = ""
     if result.error is not None and result.error.line is not None:
-        position = f" at {block.position(name, result.error.line)}"
+        position = f" at {name}:{block.line + result.error.line - 1}"
     terminal.line(f"{outcome_summary(result)}{position}", "green" if result.exit_code == 0 else "red")
     terminal.line()
 
@@ -146,9 +135,7 @@ class CodeInFile:
     language: str
     code: str
     line: int = 1
-    """The line of the file, or of the notebook's cell, at which it begins; counted from 1."""
-    cell: int | None = None
-    """Number of the notebook's cell, counted from 1 with all its cells; None for another file."""
+    """The line of the file at which it begins; counted from 1."""
     script: bool = False
     """Whether it is all of a script."""
 
@@ -158,35 +145,20 @@ class CodeInFile:
         language = find_language(self.language) if self.script else None
         return f"{WORKSPACE}/{default_filename(self.code, language)}" if language is not None else None
 
-    @property
-    def place(self) -> str:
-        """Where it is in the file."""
-        return f"line {self.line}" if self.cell is None else f"cell {self.cell}"
-
-    def position(self, file: str, line: int) -> str:
-        """Return a line of the code as a position in the file."""
-        if self.cell is not None:
-            return f"{file}, cell {self.cell}, line {line}"
-        return f"{file}:{self.line + line - 1}"
-
 
 def read_code(file: str) -> list[CodeInFile]:
     """Read the code of a file."""
     name = "standard input" if file == "-" else file
     kind = Path(file).suffix.lower()
     text = _read(file)
-    if kind in SCRIPTS:
-        found = [CodeInFile(SCRIPTS[kind], text, script=True)] if text.strip() else []
-    elif kind == NOTEBOOK:
-        found = _cells(text, name)
-    else:
-        found = _blocks(text, name)
+    script = CodeInFile(SCRIPTS.get(kind, ""), text, script=True)
+    found = _blocks(text, name) if kind not in SCRIPTS else [script] if text.strip() else []
     if not found:
         hint = (
-            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts, and "
-            f"{NOTEBOOK} a notebook; all others are read as markdown."
+            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts; all "
+            "others are read as markdown."
         )
-        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in (*SCRIPTS, NOTEBOOK) else ''}")
+        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in SCRIPTS else ''}")
     return found
 
 
@@ -224,28 +196,6 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
             continue
         say(f"{name}:{block.line}: skipped, {reason}")
     return chosen
-
-
-def _cells(text: str, name: str) -> list[CodeInFile]:
-    try:
-        notebook = parse_json(text, name)
-        cells = notebook["cells"]
-        sources = [(cell["cell_type"], cell["source"]) for cell in cells]
-    except (KeyError, TypeError):
-        raise CommandError(
-            f"{name} is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"
-        ) from None
-    metadata = notebook.get("metadata") or {}
-    kernel = (metadata.get("kernelspec") or {}).get("language") or (metadata.get("language_info") or {}).get("name")
-    language = str(kernel or "python").lower()
-    if find_language(language) is None:
-        raise CommandError(f"{name}: {language} is not a language that the sandbox runs")
-    codes = [
-        (number, "".join(map(str, source)) if isinstance(source, list) else str(source))
-        for number, (kind, source) in enumerate(sources, 1)
-        if kind == "code"
-    ]
-    return [CodeInFile(language, code, cell=number) for number, code in codes if code.strip()]
 
 
 class SavedFiles:

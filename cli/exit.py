@@ -103,9 +103,11 @@ def clean_exit() -> Iterator[None]:
         # Imported late: it imports AutoGen.
         from autogen_codeact.batch.errors import BatchError  # noqa: PLC0415
         from autogen_codeact.runs.errors import RunError  # noqa: PLC0415
+        from autogen_codeact.runs.writer import LogLocked  # noqa: PLC0415
+        from autogen_codeact.viewer.server import ViewerError  # noqa: PLC0415
         from codeact_sandbox.types.errors import SandboxError  # noqa: PLC0415
 
-        if not isinstance(error, (CommandError, BatchError, RunError, SandboxError)):
+        if not isinstance(error, (CommandError, BatchError, RunError, LogLocked, SandboxError, ViewerError)):
             raise
         say(str(error))
         raise typer.Exit(EXIT_ERROR) from None

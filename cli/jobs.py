@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from autogen_codeact.cli.agent_choice import AgentChoice, DescribeOption, agent_option
+from autogen_codeact.cli.agent_choice import AgentChoice, agent_option
 from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelChoice, ModelTimeoutOption
@@ -46,9 +46,7 @@ class RunJob:
     save: Path | None = _save_option(None)
     no_save: NoSaveOption = False
     view: ViewOption = False
-    approve: bool = agent_option(
-        False, "--approve", help="Ask before code runs, in the terminal and on the page of --view."
-    )
+    approve: bool = agent_option(False, "--approve", help="Ask before code runs, here and on the page of --view.")
     as_json: JsonOption = False
 
     def check(self) -> None:
@@ -65,9 +63,7 @@ class Resuming:
 
     rebuild: bool = option(True, "--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
     trust: bool = option(
-        False,
-        "--trust",
-        help="Load the configuration in the log even if you did not make the run here. It can run code on this machine.",
+        False, "--trust", help="Load the configuration of a run that is not your own. It can run code on this machine."
     )
 
 
@@ -80,9 +76,7 @@ class ResumeJob:
     api_key_env: str | None = option(None, metavar="VAR", help="Environment variable with the model's key.")
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
     approve: bool = option(
-        False,
-        "--approve",
-        help="Ask before code runs; always if the run is not your own, or was started with --approve.",
+        False, "--approve", help="Ask before code runs; always if the run is not your own, or had --approve."
     )
     as_json: JsonOption = False
 
@@ -97,15 +91,10 @@ class ChatJob:
     component: Path | None = agent_option(
         None, "--agent", metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."
     )
-    team: bool = agent_option(
-        False, "--team", help="Two agents: one writes code, the other runs it, until there is an answer."
-    )
-    steps: int | None = agent_option(
-        None, min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20"
-    )
+    team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
+    steps: int | None = agent_option(None, min=1, metavar="N", help="Most steps in a turn.", show_default="20")
     stream: bool = agent_option(True, "--stream/--no-stream", help="Show the model's answer while it is generated.")
-    describe_environment: DescribeOption = True
-    approve: bool = agent_option(False, "--approve", help="Ask before code runs, and show how it has changed files.")
+    approve: bool = agent_option(False, "--approve", help="Ask before code runs.")
     resume: str | None = option(None, metavar="RUN", help="Continue an earlier chat: its folder, its name, or last.")
     save: Path | None = _save_option(None)
     no_save: NoSaveOption = False
@@ -119,24 +108,18 @@ class ChatJob:
             raise CommandError("--base-url goes with a model's name: add --model NAME.")
         if self.resume is None and self.component is None and not named:
             raise CommandError(NO_MODEL)
+        own_agents = self.component is not None or self.team or self.steps is not None
         if self.component is not None and (named or self.team or self.steps is not None):
-            raise CommandError(
-                "--agent FILE has its own model, agents and steps: leave --model, --team and --steps out."
-            )
-        if self.resume is not None and (self.component is not None or self.team or self.steps is not None):
-            raise CommandError(
-                "--resume goes on with the agents of the earlier chat: leave --agent, --team and --steps out."
-            )
-        if self.resume is not None and (self.save is not None or self.no_save):
-            raise CommandError("--resume goes on in the log of the earlier chat: leave --save and --no-save out.")
+            raise CommandError("--agent FILE has its own model and steps: leave --model, --team and --steps out.")
+        if self.resume is not None and (own_agents or self.save is not None or self.no_save):
+            raise CommandError("--resume goes on as before: leave --agent, --team, --steps, --save and --no-save out.")
         if (self.resume or self.component) and self.sandbox != SandboxChoice():
             option = "--resume" if self.resume else "--agent"
             raise CommandError(f"The sandbox of {option} is in its configuration: leave options of the sandbox out.")
         if self.team and self.steps is not None:
             raise CommandError("--steps is for one agent, not for --team.")
-        if self.sandbox.kind == "none" or self.sandbox.mode == "process":
-            wrong = "--sandbox none does not have" if self.sandbox.kind == "none" else "--mode process does not have"
-            raise CommandError(f"A chat needs a session, which {wrong}.")
+        if self.sandbox.mode == "process":
+            raise CommandError("A chat needs a session, which --mode process does not have.")
 
 
 def _check_log(*, view: bool, save: Path | None, no_save: bool) -> None:
@@ -166,6 +149,4 @@ class BatchJob:
     max_cost: float | None = option(None, metavar="AMOUNT", help="End when the batch has cost this much (--price).")
     price: str | None = option(None, metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
     accept_changes: bool = option(False, "--accept-changes", help="Continue if tasks or options have changed.")
-    keep_going: bool = option(False, "--keep-going", help="Continue if the first tasks all fail in the same way.")
-    ray: str | None = option(None, metavar="ADDRESS", help="Run on a Ray cluster: its address, or auto.")
     as_json: JsonOption = False

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from autogen_codeact.runs import Run, RunError, RunFileError, load_run
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.reader import LogReader, RawEvent
-from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, ReadBytes, ResultRecord, StoredFile
 from codeact_sandbox.files.regular_files import open_regular
 from codeact_sandbox.types.result import Artifact, Result
 
@@ -61,10 +61,20 @@ class JsonPrinter:
             return record_fields(logged, self._log.run)
         if isinstance(result, Result):
             results = [result]
+        contents: dict[str | None, bytes] = {}
+
+        def keep(data: bytes) -> StoredFile:
+            note = f"of more than {MAX_INLINE:,} bytes; a run that is kept has it" if len(data) > MAX_INLINE else None
+            file = StoredFile(sha256=hashlib.sha256(data).hexdigest(), size=len(data), note=note)
+            contents[file.sha256] = data
+            return file
+
         files = {each.name: each for one in results for each in one.artifacts}.values()
+        artifacts = [ArtifactRecord.of(each, _stored(each)) for each in files]
+        displays = [DisplayRecord.of(each, keep) for one in results for each in one.displays]
         return {
-            "artifacts": [_artifact(each, _hash(each.path), each.path if self._files_stay else None) for each in files],
-            "displays": [_display(each.name, each.forms) for one in results for each in one.displays],
+            "artifacts": [_artifact(each, each.path if self._files_stay else None) for each in artifacts],
+            "displays": [_display(each, lambda file: contents[file.sha256], lambda _: None) for each in displays],
         }
 
 
@@ -118,64 +128,44 @@ def record_fields(record: ResultRecord | None, run: Run) -> dict[str, Any]:
     """Return the files and displays of a result in a log."""
     if record is None:
         return {"artifacts": [], "displays": []}
-    artifacts = []
-    for each in record.artifacts:
-        file = each.file or StoredFile(sha256=None, size=each.size)
-        artifacts.append(_artifact(each, file.sha256, run.folder.path_of(file), file.note))
-    displays = []
-    for shown in record.displays:
-        display = _display(shown.name, shown.data)
-        display["forms"] += [_stored_form(kind, file, run) for kind, file in shown.files.items()]
-        displays.append(display)
-    return {"artifacts": artifacts, "displays": displays}
+    path_of = run.folder.path_of
+    return {
+        "artifacts": [_artifact(each, path_of(each.file)) for each in record.artifacts],
+        "displays": [_display(each, run.read_file, path_of) for each in record.displays],
+    }
 
 
-def _stored_form(kind: str, file: StoredFile, run: Run) -> dict[str, Any]:
-    data = None
-    if file.size <= MAX_INLINE:
-        with suppress(RunFileError):
-            data = run.read_file(file)
-    return _binary_form(kind, file, run.folder.path_of(file), data)
-
-
-def _artifact(
-    artifact: Artifact | ArtifactRecord, sha256: str | None, path: Path | None, note: str | None = None
-) -> dict[str, Any]:
+def _artifact(artifact: ArtifactRecord, path: Path | None) -> dict[str, Any]:
+    file = artifact.file or StoredFile(sha256=None, size=artifact.size)
     return {
         "name": artifact.name,
         "size": artifact.size,
         "media_type": artifact.media_type,
-        "sha256": sha256,
+        "sha256": file.sha256,
         "path": absolute(path),
-        "note": artifact.note or note,
+        "note": artifact.note or file.note,
     }
 
 
-def _display(name: str, forms: Mapping[str, Any]) -> dict[str, Any]:
-    shown, binary = [], []
-    for kind, value in forms.items():
-        if isinstance(value, bytes):
-            large = len(value) > MAX_INLINE
-            note = f"of more than {MAX_INLINE:,} bytes; a run that is kept has it" if large else None
-            file = StoredFile(sha256=hashlib.sha256(value).hexdigest(), size=len(value), note=note)
-            binary.append(_binary_form(kind, file, None, None if large else value))
-        else:
-            shown.append({"type": kind, "text" if isinstance(value, str) else "json": value})
-    return {"name": name, "forms": [*shown, *binary]}
+def _display(display: DisplayRecord, read: ReadBytes, path_of: Callable[[StoredFile], Path | None]) -> dict[str, Any]:
+    forms: list[dict[str, Any]] = [
+        {"type": kind, "text" if isinstance(value, str) else "json": value} for kind, value in display.data.items()
+    ]
+    for kind, file in display.files.items():
+        text = None
+        if file.size <= MAX_INLINE:
+            with suppress(RunFileError):
+                text = base64.b64encode(read(file)).decode("ascii")
+        known = {"size": file.size, "sha256": file.sha256, "note": file.note}
+        forms.append({"type": kind, **known, "path": absolute(path_of(file)), "base64": text})
+    return {"name": display.name, "forms": forms}
 
 
-def _binary_form(kind: str, file: StoredFile, path: Path | None, data: bytes | None) -> dict[str, Any]:
-    text = base64.b64encode(data).decode("ascii") if data is not None else None
-    known = {"size": file.size, "sha256": file.sha256, "note": file.note}
-    return {"type": kind, **known, "path": absolute(path), "base64": text}
-
-
-def _hash(path: Path | None) -> str | None:
-    """Return the hash of a file that code has written; None if it is gone, or no regular file."""
-    try:
-        if path is not None:
-            with open_regular(path) as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        pass
-    return None
+def _stored(artifact: Artifact) -> StoredFile:
+    """Return the hash of a file that code has written; none if it is gone, or no regular file."""
+    sha256 = None
+    with suppress(OSError):
+        if artifact.path is not None:
+            with open_regular(artifact.path) as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return StoredFile(sha256=sha256, size=artifact.size)

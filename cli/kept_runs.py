@@ -5,27 +5,23 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
-from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
 from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.run_names import run_name, short_run_name
+from autogen_codeact.cli.run_names import run_name
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import LogLocked, Run, RunFileError, export_files, kept_files, list_runs, load_run
+from autogen_codeact.runs import Run, RunFileError, export_files, kept_files, list_runs, load_run
 from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.budget import MAX_EVENT, Budget
@@ -44,6 +40,7 @@ from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
 from autogen_codeact.runs.store import (
+    LAST,
     MAX_BYTES,
     find_run,
     is_being_written,
@@ -59,8 +56,8 @@ SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0
 """Seconds that a disk may take for removing old runs, after which the command ends without it."""
 MAX_TASK = 60
-_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
-MAX_NAMES = 100
+_COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_NAMES = 10
 """Names of files that are printed."""
 
 
@@ -78,11 +75,7 @@ def choose_run_folder(task: str) -> Path | None:
 def check_folder(folder: Path) -> None:
     """Refuse a folder with something in it before the model is asked."""
     try:
-        used = any(folder.iterdir())
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        raise CommandError(f"--save needs a folder for this run, and {folder} is a file: give another path.") from None
+        used = folder.exists() and any(folder.iterdir())
     except OSError as error:
         raise CommandError(f"--save {folder}: {error.strerror}. Give another folder.") from None
     if used:
@@ -100,11 +93,22 @@ def max_total_size() -> int:
         raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
 
 
-def print_run_location(run: Path) -> None:
-    """Print where a run that has just ended is kept, and the commands that show it."""
-    place = "in" if run_name(run) == str(run) else "as"
-    hint = short_run_name(run)
-    say(f"kept {place} {run_name(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
+def print_run_location(run: Path) -> Collection[str]:
+    """Print where a run that has just ended is kept, and the commands that show it; return the names of its files."""
+    name = run_name(run)
+    place, hint = ("in", name) if name == str(run) else ("as", LAST)
+    say(f"kept {place} {name}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
+    return say_files(load_run(run), hint)
+
+
+def say_files(run: Run, name: str) -> Collection[str]:
+    """Print which files of its code a run has kept, and return their names."""
+    files = sorted(each for each, file in kept_files(run).items() if run.folder.path_of(file) is not None)
+    if files:
+        more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
+        names = f"{', '.join(map(printable, files[:MAX_NAMES]))}{more}"
+        say(f"with the files {names}: `codeact export {name} --files FOLDER` writes them")
+    return files
 
 
 def remove_oldest(run: Path, max_size: int) -> None:
@@ -120,15 +124,7 @@ def remove_oldest(run: Path, max_size: int) -> None:
     thread.join(PRUNE_S)
     if removed:
         runs = f"{len(removed)} oldest runs" if len(removed) > 1 else "oldest run"
-        say(f"removed the {runs}: more than {format_limit(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
-
-
-def format_limit(size: int) -> str:
-    """Format a limit: "2 GB", "512 MB"; powers of 1024, as in options."""
-    for unit, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return format_count(size, "byte")
+        say(f"removed the {runs}: more than {format_size(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
 
 
 def say_rebuilding(blocks: int, hint: str = " (--no-rebuild begins with an empty session)") -> None:
@@ -149,7 +145,7 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
     """Print the runs in a folder, the latest first."""
-    found = _default_runs() if folder is None else list_runs(folder)
+    found = list_runs(folder or runs_folder()) if folder is not None or runs_folder().exists() else []
     runs = [each for each in found if isinstance(each, RunSummary)]
     unreadable = [each for each in found if isinstance(each, UnreadableRun)]
     if as_json:
@@ -157,10 +153,9 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
             print_json(_to_object(each))
     elif runs:
         _print_table(list(map(_row, runs)))
-    elif not found and folder is None:
-        say(f"no runs in {printable(str(runs_folder()))}: `codeact run` keeps its run there")
     elif not found:
-        say(f"no runs in {printable(str(folder))}: `codeact run --save {printable(str(folder))}/NAME` keeps one")
+        place = printable(str(folder or runs_folder()))
+        say(f"no runs in {place}: `codeact run{f' --save {place}/NAME' if folder else ''}` keeps one there")
     for each in unreadable:
         say(each.reason)
     return 1 if unreadable else 0
@@ -171,15 +166,10 @@ def adopt(run: str) -> int:
     path = find_run(run)
     try:
         adopt_run(path)
-    except (LogLocked, OSError) as error:
+    except OSError as error:
         raise CommandError(f"{path} can't be adopted: {error}") from error
     say(f"{printable(str(path))} is one of your own runs now")
     return 0
-
-
-def _default_runs() -> list[RunSummary | UnreadableRun]:
-    folder = runs_folder()
-    return list_runs(folder) if folder.exists() else []
 
 
 def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:
@@ -192,7 +182,6 @@ def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:
 def _row(run: RunSummary) -> tuple[str, ...]:
     return (
         _one_line(run.path.name, MAX_TASK),
-        f"{run.started:%Y-%m-%d %H:%M:%S}",
         f"{run.outcome}, {format_count(run.gaps, 'gap')}" if run.gaps else run.outcome,
         f"{run.steps:,}",
         f"{run.tokens:,}",
@@ -207,23 +196,12 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
-    """Print one line for each run; a narrow terminal has fewer columns, and shorter names and tasks."""
-    width = get_terminal_size((10_000, 0)).columns
-    left_out = () if width >= 100 else ("TOKENS",) if width >= 80 else ("STARTED (UTC)", "STEPS", "TOKENS", "TIME")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for name in _COLUMNS:
-        if name not in left_out:
-            numbers = name in ("STEPS", "TOKENS", "TIME")
-            table.add_column(
-                name, justify="right" if numbers else "left", no_wrap=name not in ("RUN", "TASK"), min_width=3
-            )
-    for row in rows:
-        cells = (cell for cell, name in zip(row, _COLUMNS, strict=True) if name not in left_out)
-        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
-    console = Console(file=StringIO(), width=width, color_system=None)
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))  # noqa: T201 - it is the output
+    """Print one line for each run; a narrow terminal has the beginnings of the lines."""
+    most = get_terminal_size((10_000, 0)).columns
+    *widths, _ = (max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True))
+    for row in (_COLUMNS, *rows):
+        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, (*widths, 0), strict=True))
+        print(line if len(line) <= most else f"{line[: most - 1]}…")  # noqa: T201 - it is the output
 
 
 def export_run(
@@ -282,10 +260,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
-    if files := [printable(name) for name, file in kept_files(run).items() if run.folder.path_of(file) is not None]:
-        more = f" and {len(files) - MAX_NAMES:,} more" if len(files) > MAX_NAMES else ""
-        names = f"{', '.join(sorted(files)[:MAX_NAMES])}{more}"
-        say(f"with the files {names}: `codeact export {run_name(path)} --files FOLDER` writes them")
+    say_files(run, run_name(path))
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json
 from codeact_sandbox import SandboxError, SandboxUnavailable
 from codeact_sandbox.backends.docker import leftovers as containers
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.owner import Leftover
 from codeact_sandbox.leftovers import local_leftovers
-from codeact_sandbox.types.docker_hosts import DockerHost
 from codeact_sandbox.types.filenames import printable
 
 Status = Literal["ok", "lack", "note"]
-MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Args:
-        name: What was checked.
-        status: `lack` if something necessary is missing or wrong, `note` if it is only good to know.
-        detail: What was found.
-        advice: What to do; may be empty.
-    """
+    """The result of one check: `lack` if something necessary is missing or wrong, `note` if it is only good to know."""
 
     name: str
     status: Status
@@ -40,57 +31,46 @@ class Check:
 
 
 @contextmanager
-def _found(engines: Sequence[DockerHost | None]) -> Iterator[tuple[list[Leftover], list[SandboxError]]]:
-    """Find what dead processes left, which can be removed within the context; and why engines could not be asked."""
+def _found() -> Iterator[tuple[list[Leftover], SandboxError | None]]:
+    """Find what dead processes left, which can be removed within the context; and why the engine could not be asked."""
     items: list[Leftover] = []
-    problems: list[SandboxError] = []
-    with ExitStack() as clients:
-        for engine in engines:
-            try:
-                client = clients.enter_context(closing(connect(engine)))
-                items += containers.leftovers(client, engine.label if engine is not None else None)
-            except SandboxError as error:
-                problems.append(error)
-        yield items + local_leftovers(), problems
+    problem = None
+    with ExitStack() as stack:
+        try:
+            items = containers.leftovers(stack.enter_context(closing(connect())))
+        except SandboxError as error:
+            problem = error
+        yield items + local_leftovers(), problem
 
 
-def check_leftovers(engines: Sequence[DockerHost | None] = (None,)) -> Check:
+def check_leftovers() -> Check:
     """Report leftovers, for `codeact doctor`."""
-    with _found(engines) as (items, _):  # engines that do not answer are reported by their own check
-        shown = [f"{item.kind} {item.name} ({item.state}; {item.reason})" for item in items[:MAX_SHOWN]]
+    with _found() as (items, _):  # an engine that does not answer is reported by its own check
+        orphans = sum(item.orphan for item in items)
     if not items:
         return Check("leftovers", "ok", "no leftover sandboxes")
-    if len(items) > MAX_SHOWN:
-        shown.append(f"and {len(items) - MAX_SHOWN} more")
-    orphans = sum(item.orphan for item in items)
-    advice = [f"`codeact clean` removes {orphans} of {len(items)}"] if orphans else []
-    if orphans < len(items):
-        advice.append(f"`codeact clean --all` removes {'the others' if orphans else 'them'}, if nobody else uses them")
-    return Check("leftovers", "note", "; ".join(shown), ", ".join(advice) + ".")
+    advice = f"`codeact clean` removes {orphans} of {len(items)}; --all removes all of them, if nobody else uses them."
+    return Check("leftovers", "note", f"{len(items)}; `codeact clean --dry-run` lists them", advice)
 
 
-def clean(engines: Sequence[DockerHost | None] = (None,), *, everything: bool, dry_run: bool, as_json: bool) -> int:
+def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:
     """Remove sandboxes and temporary folders whose owner is dead."""
-    with _found(engines) as (items, problems):
-        for error in problems:
-            if not isinstance(error, SandboxUnavailable):
-                raise error
-            if sys.platform != "linux":
-                raise CommandError(str(error)) from error
-            named = engines != (None,)
-            say(str(error) if named else f"only bubblewrap's sandboxes and temporary folders are checked: {error}")
+    with _found() as (items, problem):
+        if problem is not None:
+            if not isinstance(problem, SandboxUnavailable) or sys.platform != "linux":
+                raise problem
+            say(f"only bubblewrap's sandboxes and temporary folders are checked: {problem}")
         rows = [_treat(item, everything=everything, dry_run=dry_run) for item in items]
-    unasked = bool(problems) and engines != (None,)
     actions = [row["action"] for row in rows]
     if as_json:
-        print_json({"ok": "failed" not in actions and not unasked, "sandboxes": rows})
+        print_json({"ok": "failed" not in actions, "sandboxes": rows})
     else:
         _print(rows)
         if not rows:
             say("no leftover sandboxes or folders")
         elif "left alone" in actions:
             say("`codeact clean --all` removes what was left alone: check first that nobody else uses it")
-    return 1 if "failed" in actions or unasked else 0
+    return 1 if "failed" in actions else 0
 
 
 def _treat(item: Leftover, *, everything: bool, dry_run: bool) -> dict[str, str]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import sys
-from copy import copy
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -14,7 +13,7 @@ import typer
 from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
-from autogen_codeact.cli.sandbox_choice import EngineChoice, ImageOption, KindOption, SandboxChoice
+from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
 
 app = Application(
     name="codeact",
@@ -34,7 +33,7 @@ def main() -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a run
     try:
         try:
-            _application(sys.argv[1:2])()
+            app()
         except SystemExit as end:
             if isinstance(end.code, int):
                 end_process(end.code)
@@ -43,20 +42,6 @@ def main() -> NoReturn:
         say("interrupted")
         raise SystemExit(EXIT_INTERRUPTED) from None
     raise AssertionError("a typer application exits")
-
-
-def _application(arguments: list[str]) -> typer.Typer:
-    """Return the application, with only one command if that is named.
-
-    Typer builds all commands before it looks at the arguments, which takes longer than the work of some.
-    """
-    commands = [each for each in app.registered_commands if each.name in arguments]
-    groups = [each for each in app.registered_groups if each.name in arguments]
-    if not commands and not groups:
-        return app
-    only = copy(app)
-    only.registered_commands, only.registered_groups = commands, groups
-    return only
 
 
 def _print_version(requested: bool) -> None:
@@ -69,18 +54,14 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def _common(
-    version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-    ),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
     pass
 
 
 @app.command("demo")
 def _demo(
-    out: Path = typer.Option(
-        Path("codeact-demo"), metavar="FOLDER", help="Folder for the plot that the code draws, and for the page."
-    ),
+    out: Path = typer.Option(Path("codeact-demo"), metavar="FOLDER", help="Folder for the plot and the page."),
     sandbox: KindOption = "auto",
     image: ImageOption = None,
     live: bool = typer.Option(False, "--live", help="A very small model that runs here, in place of the recording."),
@@ -89,23 +70,22 @@ def _demo(
 
     The model is a recording, so no key is needed. The code really runs, in the sandbox.
     """
-    from autogen_codeact.cli.demo import run_demo, run_live_demo
+    from autogen_codeact.cli.demo import run_demo
 
-    choice = SandboxChoice(sandbox, image)
-    return run_live_demo(choice) if live else run_demo(out, choice)
+    return run_demo(out, SandboxChoice(sandbox, image), live=live)
 
 
 @app.command("exec")
 def _exec(
     file: str = typer.Argument(
-        ..., metavar="FILE", help="FILE.md, FILE.py, FILE.sh or FILE.ipynb; or - for markdown on standard input."
+        ..., metavar="FILE", help="FILE.md, FILE.py or FILE.sh; or - for markdown on standard input."
     ),
     *,
     sandbox: SandboxChoice,
     keep_going: bool = typer.Option(False, "--keep-going", help="Run the blocks after one that fails, too."),
     as_json: JsonOption = False,
 ) -> int:
-    """Run the code of a markdown file, a script or a notebook in the sandbox. No model is involved.
+    """Run the code of a markdown file or a script in the sandbox. No model is involved.
 
     Blocks run one after the other, up to the first that fails. The exit status is that of the failing block, else 0;
     2 if nothing could be run. Without --work-dir, files that the code makes are kept in the new folder codeact-files.
@@ -149,8 +129,8 @@ class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     shown = (
-        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "ray", "spec"),
-        *("accept_changes", "keep_going", "as_json", "help", "act", "team", "packages", "data", "others"),
+        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "spec"),
+        *("accept_changes", "as_json", "help", "act", "team", "packages", "data", "others"),
     )
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -195,11 +175,9 @@ def _report(
 
 @app.command("models")
 def _models(
-    base_url: str | None = typer.Option(
-        None, metavar="URL", help="Also ask this server, which speaks OpenAI's format."
-    ),
+    base_url: str | None = typer.Option(None, metavar="URL", help="Also ask this server with OpenAI's format."),
     api_key_env: str | None = typer.Option(
-        None, metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
+        None, metavar="VAR", help="Variable with its key.", show_default="OPENAI_API_KEY"
     ),
     as_json: JsonOption = False,
 ) -> int:
@@ -262,20 +240,12 @@ def _resume(job: ResumeJob) -> NoReturn:
 @app.command("export")
 def _export(
     run: RunArgument,
-    notebook: Path | None = typer.Option(
-        None, "--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs."
-    ),
-    page: Path | None = typer.Option(
-        None, "--html", metavar="FILE", help="Write one page with everything inside, for any browser."
-    ),
-    json_file: Path | None = typer.Option(
-        None, "--json", metavar="FILE", help="Write one JSON object with all events."
-    ),
-    files: Path | None = typer.Option(
-        None, "--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."
-    ),
+    notebook: Path | None = typer.Option(None, "--ipynb", metavar="FILE", help="A notebook for Jupyter."),
+    page: Path | None = typer.Option(None, "--html", metavar="FILE", help="One page, for any browser."),
+    json_file: Path | None = typer.Option(None, "--json", metavar="FILE", help="One JSON object with all events."),
+    files: Path | None = typer.Option(None, "--files", metavar="FOLDER", help="The files that the code has made."),
 ) -> int:
-    """Write a run as a page, a notebook, JSON or files. A file that exists is replaced."""
+    """Write a run as a page, a notebook, JSON, or the code's files in a new folder. A file that exists is replaced."""
     from autogen_codeact.cli.kept_runs import export_run
     from autogen_codeact.runs.store import find_run
 
@@ -291,9 +261,7 @@ def _view(
     ),
     port: int = typer.Option(0, min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one"),
     no_open: bool = typer.Option(False, "--no-open", help="Do not open a browser."),
-    host: str = typer.Option(
-        "127.0.0.1", metavar="IP", help="Address to listen on. 127.0.0.1: only this machine can reach it."
-    ),
+    host: str = typer.Option("127.0.0.1", metavar="IP", help="Address; only this machine reaches 127.0.0.1."),
 ) -> int:
     """Show runs in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
 
@@ -316,30 +284,20 @@ def _mcp(*, sandbox: SandboxChoice) -> int:
 
 
 @app.command("doctor")
-def _doctor(
-    engines: EngineChoice,
-    image: ImageOption = None,
-    base_url: str | None = typer.Option(
-        None, metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL"
-    ),
-    as_json: JsonOption = False,
-) -> int:
-    """Check this machine: Docker, bubblewrap, the image, the sandbox's limits, the model.
+def _doctor(image: ImageOption = None, as_json: JsonOption = False) -> int:
+    """Check this machine: Docker, bubblewrap, the image, the sandbox's limits. `codeact models` checks the models.
 
     For each problem it prints what to do. The exit status is 0 if everything needed is available, else 1.
     """
     from autogen_codeact.cli.doctor import run_doctor
 
-    return run_doctor(image, base_url, engines.engines(), as_json=as_json)
+    return run_doctor(image, as_json=as_json)
 
 
 @app.command("clean")
 def _clean(
-    engines: EngineChoice,
     everything: bool = typer.Option(
-        False,
-        "--all",
-        help="Also remove those kept with auto_remove=False, and those of other machines or from before a restart.",
+        False, "--all", help="Also those kept on purpose, of other machines, or from before a restart."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Only print what would be removed."),
     as_json: JsonOption = False,
@@ -351,27 +309,18 @@ def _clean(
     """
     from autogen_codeact.cli.leftovers import clean
 
-    return clean(engines.engines(), everything=everything, dry_run=dry_run, as_json=as_json)
+    return clean(everything=everything, dry_run=dry_run, as_json=as_json)
 
 
 @image_app.command("build")
 def _image_build(
-    engines: EngineChoice,
-    variant: Literal["default", "slim"] = typer.Option(
-        "default", metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."
-    ),
+    variant: Literal["default", "slim"] = typer.Option("default", help="slim: Python and pip only, without libraries."),
     package: list[str] | None = typer.Option(
-        None,
-        metavar="NAME",
-        help="Build a derived image that also has this package, such as polars, 'torch>=2' or a local .whl file; "
-        "can be repeated.",
+        None, metavar="NAME", help="A package for a derived image, such as 'torch>=2' or a .whl file; can be repeated."
     ),
     force: bool = typer.Option(False, "--force", help="Build the image even if it exists."),
 ) -> int:
-    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more.
-
-    With several engines it is built on each.
-    """
+    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more."""
     from autogen_codeact.cli.image import build_image
 
-    return build_image(engines.engines(), force=force, variant=variant, packages=package or ())
+    return build_image(force=force, variant=variant, packages=package or ())

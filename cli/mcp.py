@@ -26,8 +26,6 @@ def sandbox_of(choice: SandboxChoice) -> AsyncSandbox:
     """Make the sandbox that the options describe."""
     if choice.mode == "process":
         raise CommandError("codeact mcp has one live interpreter: leave --mode process out.")
-    if choice.kind == "none":
-        raise CommandError("codeact mcp runs code in a sandbox only: use --sandbox auto, docker or bubblewrap.")
     try:
         return AsyncSandbox(choice.kind, **choice.options())
     except (TypeError, ValueError) as error:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -22,16 +22,9 @@ LOCAL, GGUF = "local", "gguf:"
 """A small model on this machine, and one in a file."""
 NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
 _option = partial(option, rich_help_panel="Model")
+_TIMEOUT_HELP = "Longest wait for an answer of the server, or with --stream for a piece of it."
 ModelTimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--model-timeout",
-        rich_help_panel="Model",
-        metavar="SECONDS",
-        help="End the run if the model's server sends nothing for this time. With --stream each piece of the answer counts, else "
-        "only the whole answer does.",
-        show_default="120",
-    ),
+    float, typer.Option("--model-timeout", metavar="SECONDS", rich_help_panel="Model", help=_TIMEOUT_HELP)
 ]
 
 
@@ -124,18 +117,11 @@ class ModelChoice:
         "`codeact models` lists them.",
         show_default=False,
     )
-    base_url: str | None = _option(
-        None, metavar="URL", help="Another server that speaks OpenAI's format, such as http://localhost:8000/v1."
-    )
+    base_url: str | None = _option(None, metavar="URL", help="A server with OpenAI's format: http://localhost:8000/v1.")
     api_key_env: str | None = _option(
-        None,
-        metavar="VAR",
-        help="Environment variable with the key.",
-        show_default="OPENAI_API_KEY, or that of the prefix",
+        None, metavar="VAR", help="Variable with the key.", show_default="OPENAI_API_KEY, or that of the prefix"
     )
-    untrusted: bool = _option(
-        False, "--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."
-    )
+    untrusted: bool = _option(False, "--untrusted", help="Refuse what needs trust in FILE.json: a server, a key, …")
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
     context: int | None = _option(
         None, metavar="TOKENS", help="With local or gguf:FILE: tokens of a request and its answer.", show_default="8192"
@@ -159,19 +145,6 @@ class ModelChoice:
         if self.base_url is not None or self.is_file or self.is_local:
             return "OPENAI_API_KEY"
         return find_preset(self.spec).key_variable
-
-    def with_name(self, spec: str) -> ModelChoice:
-        """Return the choice of another model, of the same server if that was named with `--base-url`.
-
-        The key's variable stays only if the server stays, so that no server gets the key of another one.
-        """
-        other = ModelChoice(spec, timeout_s=self.timeout_s)
-        if other.is_local:
-            return replace(other, context=self.context)
-        if other.is_file or self.is_file or self.is_local:
-            return other
-        same_server = self.base_url is not None or find_preset(spec) == find_preset(self.spec)
-        return replace(other, base_url=self.base_url, api_key_env=self.api_key_env) if same_server else other
 
     def check(self) -> None:
         """Check that the options fit together."""

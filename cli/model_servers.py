@@ -1,4 +1,4 @@
-"""Asks servers of models which models they have: for `codeact models` and `codeact doctor`."""
+"""`codeact models`: asks servers of models which models they have."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
-from autogen_codeact.cli.leftovers import Check
 from autogen_codeact.cli.model_choice import GGUF, LOCAL, OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Style, Terminal
@@ -88,24 +87,6 @@ def _local_models() -> Server:
         return Server(*known, "no server", str(error))
     fetched = "fetched" if is_fetched() else "fetched at its first use, 93 MB"
     return Server(*known, "ready", f"{NAME}, a toy ({fetched}); any other with {GGUF}FILE", models=[LOCAL])
-
-
-def check_model(base_url: str | None) -> Iterable[Check]:
-    """Look for a key, and for the model server if one is configured. The key itself is neither shown nor sent."""
-    if os.environ.get("OPENAI_API_KEY", "").strip():
-        yield Check("model key", "ok", "OPENAI_API_KEY is set")
-    else:
-        advice = "`codeact run --model NAME` needs a key: set it, or name another variable with --api-key-env."
-        yield Check("model key", "note", "OPENAI_API_KEY is not set", advice)
-    if not base_url:
-        return
-    url = without_login(base_url)
-    (answer,) = _at_once([lambda: _request(f"{url.rstrip('/')}/models", {}, time.monotonic() + DEADLINE_S)], DEADLINE_S)
-    if answer is not None and isinstance(answer[0], int):  # "unauthorized" also shows that the server runs
-        yield Check("model server", "ok", f"{url} answers (HTTP {answer[0]} without a key)")
-    else:
-        problem = f"no answer in {DEADLINE_S:g} s" if answer is None else answer[0]
-        yield Check("model server", "lack", f"{url}: {problem}", "Is it running, and is the address right?")
 
 
 def without_login(url: str) -> str:

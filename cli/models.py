@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,8 +36,6 @@ from codeact_sandbox.types.filenames import printable
 
 _MAX_ERROR_CHARS = 600
 _SHORTEST_SECRET = 6
-_EXTRAS = {"llama_cpp": "llama-cpp", "semantic_kernel": "semantic-kernel-core"}
-"""Extras of autogen-ext that have another name than their module."""
 _NO_KEY = "none"
 """What a server that needs no key gets, because the client insists on one."""
 _LIMIT_OF_CLIENTS_S = 600.0
@@ -53,22 +49,22 @@ _ADVICE = {
 _WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."
 
 
-def open_model(choice: ModelChoice, tell: Callable[[str], None] = say, *, text: str | None = None) -> ReliableClient:
+def open_model(choice: ModelChoice, tell: Callable[[str], None] = say) -> ReliableClient:
     """Create the model client, with a time limit, and retries of which the user is told."""
     if not choice.spec:
         raise CommandError(NO_MODEL)
     choice.check()
-    return ReliableClient(_client(choice, tell, text), choice.timeout_s, tell=tell)
+    return ReliableClient(_client(choice, tell), choice.timeout_s, tell=tell)
 
 
-def _client(choice: ModelChoice, tell: Callable[[str], None], text: str | None) -> ChatCompletionClient:
+def _client(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionClient:
     if choice.is_local:
         return _local(choice, tell)
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
-        return RecordedModel(parse_answers(read_file(name) if text is None else text, name))
+        return RecordedModel(parse_answers(read_file(name), name))
     if choice.is_file:
-        return _component(choice.spec, text, untrusted=choice.untrusted)
+        return _component(choice.spec, untrusted=choice.untrusted)
     return _by_name(choice)
 
 
@@ -149,39 +145,33 @@ def advice_for(error_class: str, choice: ModelChoice) -> str | None:
     return advice.format(choice.key_variable) if advice is not None else None
 
 
-def without_secrets(text: str, choice: ModelChoice, known: Collection[str] = ()) -> str:
+def without_secrets(text: str, choice: ModelChoice) -> str:
     """Replace every key that this process knows in a text; servers quote them in their errors."""
-    for secret in sorted(_secrets(choice, known), key=len, reverse=True):
+    for secret in sorted(_secrets(choice), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
 
 
-def _secrets(choice: ModelChoice, known: Collection[str]) -> set[str]:
+def _secrets(choice: ModelChoice) -> set[str]:
     named = {value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN", "_SECRET"))}
     named.add(os.environ.get(choice.key_variable, ""))
     if choice.spec.endswith(".json"):
         with suppress(CommandError):  # then no client was created from it either
-            named |= find_secrets(read_file(choice.spec))
-    return {secret.strip() for secret in (*named, *known) if len(secret.strip()) >= _SHORTEST_SECRET}
-
-
-def find_secrets(text: str) -> set[str]:
-    """Return the keys in a JSON text, by the names of their fields; none if it is no JSON."""
-    with suppress(ValueError):
-        return _find_secrets(json.loads(text))
-    return set()
+            named |= _find_secrets(parse_json(read_file(choice.spec), choice.spec))
+    return {secret.strip() for secret in named if len(secret.strip()) >= _SHORTEST_SECRET}
 
 
 def _find_secrets(value: Any) -> set[str]:
+    """Return the keys in a value of JSON, by the names of their fields."""
     if isinstance(value, list):
         return {found for item in value for found in _find_secrets(item)}
     if not isinstance(value, dict):
         return set()
-    keys = {item for name, item in value.items() if isinstance(item, str) and names_secret(name)}
+    keys = {item for name, item in value.items() if isinstance(item, str) and _names_secret(name)}
     return keys | {found for item in value.values() for found in _find_secrets(item)}
 
 
-def names_secret(name: str) -> bool:
+def _names_secret(name: str) -> bool:
     """Return whether a field or variable with this name holds a key."""
     return any(word in name.lower() for word in ("key", "token", "secret", "password", "authorization"))
 
@@ -196,8 +186,8 @@ def read_file(name: str) -> str:
         raise CommandError(f"{name} is not UTF-8 text") from error
 
 
-def _component(name: str, text: str | None, *, untrusted: bool) -> ChatCompletionClient:
-    text = read_file(name) if text is None else text
+def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
+    text = read_file(name)
     try:
         # The user chose to use the key; it is sent only to the vendor's own server.
         fields = check_untrusted(text, allow_keys=True) if untrusted else parse_json(text, name)
@@ -212,17 +202,10 @@ def _component(name: str, text: str | None, *, untrusted: bool) -> ChatCompletio
         raise CommandError(f"{name}: {error}") from None
     except (ImportError, TypeError) as error:
         problem = without_secrets(str(error), ModelChoice(name))
-        raise CommandError(f"{name} can't be loaded: {problem}{_to_install(text, error)}") from error
+        raise CommandError(f"{name} can't be loaded: {problem}") from error
     except Exception as error:  # whatever the constructor of a client raises
         raise CommandError(f"{name} can't be loaded: {describe_error(error, ModelChoice(name))}") from error
     return loaded
-
-
-def _to_install(text: str, error: Exception) -> str:
-    found = re.search(r'"autogen_ext\.models\.(\w+)\.', text)
-    if not isinstance(error, ImportError) or found is None:
-        return ""
-    return f". Install it: pip install 'autogen-ext[{_EXTRAS.get(found[1], found[1])}]'"
 
 
 def _by_name(choice: ModelChoice) -> ChatCompletionClient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -32,6 +33,11 @@ def show_status(cleared: Callable[[TextIO, str], AbstractContextManager[None]] |
 def clear_status(stream: TextIO, text: str = "") -> AbstractContextManager[None]:
     """Return a context in which no line about what is happening is on the terminal."""
     return nullcontext() if _status is None else _status(stream, text)
+
+
+def can_erase() -> bool:
+    """Return whether the terminal, if there is one, knows escape sequences."""
+    return os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown", "")
 
 
 def unfiltered(stream: TextIO) -> TextIO:

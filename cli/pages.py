@@ -7,14 +7,14 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from autogen_codeact.cli.exit import CommandError, end_by_exception, say
 from autogen_codeact.runs.store import EVENTS, find_run, runs_folder
 from autogen_codeact.viewer.control import RunControl
-from autogen_codeact.viewer.server import ViewerError, ViewerServer, is_loopback
+from autogen_codeact.viewer.server import ViewerServer, is_loopback
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _LINGER_S = 5.0
@@ -24,9 +24,8 @@ def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int
     """Serve the viewer until Ctrl-C."""
     folder = runs_folder() if target is None else _folder(target)
     end_by_exception()
-    with _as_command_error():
-        server = ViewerServer(folder, host=host, port=port)
-        server.start()
+    server = ViewerServer(folder, host=host, port=port)
+    server.start()
     try:
         with suppress(KeyboardInterrupt):
             if not is_loopback(host):
@@ -43,14 +42,6 @@ def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int
     finally:
         server.stop()
     return 0
-
-
-@contextmanager
-def _as_command_error() -> Iterator[None]:
-    try:
-        yield
-    except ViewerError as error:
-        raise CommandError(str(error)) from None
 
 
 def open_page(url: str) -> None:
@@ -81,8 +72,7 @@ class LivePage:
     def __init__(self, run: Path, stop: Callable[[], object]) -> None:
         self.control = RunControl(run, stop)
         """What the buttons do."""
-        with _as_command_error():
-            self._server = ViewerServer([run], control=self.control)
+        self._server = ViewerServer([run], control=self.control)
 
     @property
     def url(self) -> str:
@@ -91,8 +81,7 @@ class LivePage:
 
     async def open(self) -> None:
         """Serve it, say where, and open it in a browser if there is a display."""
-        with _as_command_error():
-            await asyncio.to_thread(self._server.start)
+        await asyncio.to_thread(self._server.start)
         say(f"the page of this run: {self.url}")
         open_page(self.url)
 

@@ -1,7 +1,7 @@
 """A program for the sandbox that prints which limits hold there, as one line of JSON."""
 
 PROBE = """\
-import ctypes, json, os, platform, resource, socket, sys
+import ctypes, json, os, platform, resource, socket
 
 def text(path):
     try:
@@ -56,7 +56,6 @@ print(json.dumps({
     "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
     "nproc": resource.getrlimit(resource.RLIMIT_NPROC)[1],
     "address_space": resource.getrlimit(resource.RLIMIT_AS)[1],
-    "executable": sys.executable,
     # landlock_create_ruleset with the flag that requests the version only.
     "landlock": ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1),
     "signals_reach_others": signals_reach_others(),

@@ -1,4 +1,4 @@
-"""What is happening now: lines at the bottom of a terminal that disappear again."""
+"""What is happening now: a line at the bottom of a terminal that disappears again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import StringIO
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from rich.console import Console
-from rich.spinner import Spinner
-from rich.text import Text
-
-from autogen_codeact.cli.output import printable, show_status, unfiltered
+from autogen_codeact.cli.output import can_erase, printable, show_status, unfiltered
 
 if TYPE_CHECKING:
     from autogen_agentchat.base import TaskResult
@@ -28,33 +24,28 @@ THINKING = "model thinking"
 ANSWERING = "model answering"
 INTERVAL_S = 0.1
 QUIET_S = 0.15
-"""Seconds without output before the lines are drawn again: between the pieces of a fast program they would only flicker."""
+"""Seconds without output before the line is drawn again: between the pieces of a fast program it would only flicker."""
 END_S = 5.0
+_ERASE = "\r\x1b[2K"
+_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
-class StatusLines:
-    """Draws lines again and again, in a thread of its own; a context manager.
+class StatusLine:
+    """Draws a line again and again, in a thread of its own; a context manager.
 
-    What is printed in between through `sys.stdout`, `sys.stderr` or `Terminal` erases the lines first, and while such output has
+    What is printed in between through `sys.stdout`, `sys.stderr` or `Terminal` erases the line first, and while such output has
     begun a line of its own, nothing is drawn. A terminal that stands still does not stop who prints to another stream.
     """
 
     def __init__(
-        self,
-        stream: TextIO | None,
-        lines: Callable[[Console, int], list[Text]],
-        *,
-        name: str,
-        interval_s: float = INTERVAL_S,
+        self, stream: TextIO | None, line: Callable[[], str], *, name: str, interval_s: float = INTERVAL_S
     ) -> None:
-        self._stream, self._lines, self._interval_s = stream, lines, interval_s
-        self._console = Console(file=_Drawing(stream), force_terminal=True, highlight=False, markup=False, emoji=False)
+        self._stream, self._line, self._interval_s = stream, line, interval_s
         self.lock = threading.RLock()
-        """Held while lines are made and drawn."""
+        """Held while the line is made and drawn."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._widths: list[int] = []  # of the lines that are on the terminal
-        self._drawn = ("", 0)
+        self._drawn = ""
         self._written = 0.0
         self._in_line = False
 
@@ -68,7 +59,7 @@ class StatusLines:
         self.close()
 
     def close(self) -> None:
-        """End the thread, and remove the lines; repeated calls are harmless."""
+        """End the thread, and remove the line; repeated calls are harmless."""
         if not self._ended.is_set():
             self._ended.set()
             self._thread.join(END_S)  # a terminal that stands still keeps it
@@ -76,61 +67,34 @@ class StatusLines:
                 show_status(None)
 
     def erase(self) -> None:
-        """Remove the lines until they are drawn again."""
+        """Remove the line until it is drawn again."""
         with self.lock:
-            if self._widths:
-                self._write(self._erasing(self._size()[0]))
-                self._widths, self._drawn = [], ("", 0)
+            self._draw("")
 
     def _work(self) -> None:
         while not self._ended.wait(self._interval_s):
             with self.lock:
                 quiet = time.monotonic() - self._written >= QUIET_S
-                lines = self._lines(self._console, self._size()[0])
-                if self._stream is not None and quiet and not self._in_line:
-                    self._draw(lines)
-        self._lines(self._console, self._size()[0])  # what it still has to print
+                line = self._line()
+                if quiet and not self._in_line:
+                    self._draw(line)
+        self._line()  # what it still has to print
         self.erase()
 
-    def _draw(self, lines: list[Text]) -> None:
-        if not lines:
-            self.erase()
+    def _draw(self, line: str) -> None:
+        if self._stream is None:
             return
-        width, height = self._size()
-        lines = lines[: max(height - 1, 1)]
-        with self._console.capture() as capture:
-            for number, line in enumerate(lines):
-                line.truncate(max(width - 1, 1), overflow="ellipsis")
-                self._console.print(line, end="" if number == len(lines) - 1 else "\n", soft_wrap=True)
-        drawn = (capture.get(), width)
-        if drawn != self._drawn:
-            self._write(self._erasing(width) + drawn[0])
-            self._widths, self._drawn = [line.cell_len for line in lines], drawn
-
-    def _erasing(self, width: int) -> str:
-        """Return what erases the lines, from the last one up; a terminal that has become narrower has wrapped them."""
-        rows = sum(max(1, -(-each // width)) for each in self._widths)
-        # Line by line: tmux keeps in its history what is erased to the end of the screen at once.
-        return "\r\x1b[2K" + "\x1b[1A\x1b[2K" * (rows - 1)
-
-    def _size(self) -> tuple[int, int]:
-        with suppress(OSError, ValueError, AttributeError):
-            if self._stream is None:
-                return self._console.width, self._console.height
-            size = os.get_terminal_size(self._stream.fileno())
-            if size.columns and size.lines:
-                return size.columns, size.lines
-        return self._console.width, self._console.height
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # the terminal is gone
-            if self._stream is not None:
-                self._stream.write(text)
+        width = _width_of(self._stream) - 1
+        line = line if len(line) <= width else f"{line[: width - 1]}…"
+        if line != self._drawn:
+            self._drawn = line
+            with suppress(OSError, ValueError):  # the terminal is gone
+                self._stream.write(f"{_ERASE}{_DIM}{line}{_PLAIN}" if line else _ERASE)
                 self._stream.flush()
 
     @contextmanager
     def _cleared(self, stream: TextIO, text: str) -> Iterator[None]:
-        """Hold the lines back while something is printed."""
+        """Hold the line back while something is printed."""
         with self.lock:
             self.erase()
             try:
@@ -141,17 +105,10 @@ class StatusLines:
                     self._written = time.monotonic()
 
 
-class _Drawing(StringIO):
-    """What rich draws into: it writes nothing to the terminal itself."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        super().__init__()
-        self._encoding = getattr(stream, "encoding", None)
-
-    @property
-    def encoding(self) -> str | None:  # type: ignore[override]
-        """That of the terminal, which decides what can be drawn."""
-        return self._encoding
+def _width_of(stream: TextIO) -> int:
+    with suppress(OSError, ValueError, AttributeError):
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    return 80
 
 
 class Progress:
@@ -159,38 +116,38 @@ class Progress:
 
     def __init__(self, *, enabled: bool = True) -> None:
         stream = find_terminal() if enabled else None
-        self._lines = StatusLines(stream, self._render, name="progress") if stream is not None else None
+        self._line = StatusLine(stream, self._render, name="progress") if stream is not None else None
         self._what, self._joint, self._since = "", " ", 0.0
-        self._spinner: Spinner | None = None
+        self._spinner = cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if "utf" in (getattr(stream, "encoding", "") or "").lower() else "-\\|/")
         self.watcher = _Watcher(self)
         """An observer for `executor.attach(observers=[…])`: it tells which block runs."""
 
     def __enter__(self) -> Self:
-        if self._lines is not None:
-            self._lines.__enter__()
+        if self._line is not None:
+            self._line.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lines is not None:
-            self._lines.close()
+        if self._line is not None:
+            self._line.close()
 
     def set(self, what: str | None, joint: str = " ", *, again: bool = False) -> None:
         """Say in a few words what is happening from now on, or None; `again`: the seconds start again from 0 in any case."""
-        if self._lines is None:
+        if self._line is None:
             return
-        with self._lines.lock:
+        with self._line.lock:
             if what != self._what or again:
                 self._since = time.monotonic()
             self._what, self._joint = printable(what or ""), joint
             if not what:
-                self._lines.erase()
+                self._line.erase()
 
     def follow(self, item: BaseAgentEvent | BaseChatMessage | TaskResult) -> None:
         """Update the line after a message of an agent or a team, whose text is not shown: from now on a model is asked."""
         from autogen_agentchat.base import TaskResult  # noqa: PLC0415 - it takes a second, and whoever calls this has it
         from autogen_agentchat.messages import ModelClientStreamingChunkEvent  # noqa: PLC0415 - as above
 
-        if self._lines is None or self.watcher.running:
+        if self._line is None or self.watcher.running:
             return
         if isinstance(item, TaskResult):
             self.set(None)
@@ -199,20 +156,16 @@ class Progress:
         else:
             self.set(THINKING, again=True)
 
-    def _render(self, console: Console, _: int) -> list[Text]:
-        if not (what := self._what):
-            return []
-        if self._spinner is None:
-            self._spinner = Spinner("dots" if "utf" in console.encoding else "line")
-        turn = self._spinner.render(console.get_time())
-        assert isinstance(turn, Text)
+    def _render(self) -> str:
+        if not self._what:
+            return ""
         seconds = int(time.monotonic() - self._since)
-        words = f"{what}{self._joint}{format_seconds(seconds)}" if seconds else what
-        return [Text.assemble(turn, " ", (words, "dim"))]
+        words = f"{self._what}{self._joint}{format_seconds(seconds)}" if seconds else self._what
+        return f"{next(self._spinner)} {words}"
 
 
 class _Watcher:
-    """Shows the blocks of a sandbox, and their calls to host tools."""
+    """Shows the blocks of a sandbox."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -222,7 +175,7 @@ class _Watcher:
     def _ignore(self, event: Any) -> None:
         pass
 
-    sandbox_started = sandbox_stopped = _ignore
+    sandbox_started = sandbox_stopped = call_started = call_finished = _ignore
 
     def block_started(self, event: observers.BlockStarted) -> None:
         self._blocks += 1
@@ -232,13 +185,6 @@ class _Watcher:
     def block_finished(self, event: observers.BlockFinished) -> None:
         self.running = False
         self._progress.set(THINKING, again=True)
-
-    def call_started(self, event: observers.CallIntent) -> None:
-        self._progress.set(f"block {self._blocks} calls {event.name}", " for ", again=True)
-
-    def call_finished(self, event: observers.CallFinished) -> None:
-        if self.running:
-            self._progress.set(f"running block {self._blocks}", " for ")
 
 
 def format_seconds(seconds: int) -> str:
@@ -251,7 +197,7 @@ def format_seconds(seconds: int) -> str:
 
 def find_terminal() -> TextIO | None:
     """Return standard error or standard output if it is a terminal that can erase a line."""
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+    if not can_erase():
         return None
     for stream in (sys.stderr, sys.stdout):
         try:

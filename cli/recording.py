@@ -12,7 +12,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.cli.exit import CommandError
 
-_FORM = 'give a JSON list (or one JSON value per line) of strings or of {"content": "…", "thought": "…"}'
+_FORM = 'give a JSON list of strings or of {"content": "…", "thought": "…"}'
 _WORDS = re.compile(r"\s*\S+\s*")
 
 
@@ -49,13 +49,6 @@ class RecordedModel(ReplayChatCompletionClient):
             )
         return await super().create(*args, **kwargs)
 
-    def leave_out(self, earlier: Sequence[Any]) -> None:
-        """Leave out the answers at the beginning that a conversation has had already; if they differ, none."""
-        count = len(earlier)
-        if [getattr(answer, "content", answer) for answer in self.chat_completions[:count]] == list(earlier):
-            del self.chat_completions[:count]
-            self.provided_message_count -= count
-
     async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the next answer word by word, then as a whole."""
         answer = await self.create(*args, **kwargs)
@@ -66,29 +59,10 @@ class RecordedModel(ReplayChatCompletionClient):
 
 def parse_answers(text: str, name: str) -> list[CreateResult]:
     """Read the answers of a recording."""
-    try:
-        recorded = json.loads(text)
-    except (ValueError, RecursionError):
-        recorded = _parse_lines(text, name)
-    if isinstance(recorded, dict) and "answers" in recorded:
-        recorded = recorded["answers"]
-    if not isinstance(recorded, list):
-        recorded = [recorded]
-    if not recorded:
+    recorded = parse_json(text, name, _FORM)
+    if not (isinstance(recorded, list) and recorded):
         raise CommandError(f"{name} holds no answers: {_FORM}")
     return [_to_answer(entry, number, name) for number, entry in enumerate(recorded, 1)]
-
-
-def _parse_lines(text: str, name: str) -> list[Any]:
-    values: list[Any] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                values.append(json.loads(line))
-            except (ValueError, RecursionError):
-                # If not even the first line is JSON, it is a list on several lines.
-                parse_json("\n" * (number - 1) + line if values else text, name, _FORM)
-    return values
 
 
 def _to_answer(entry: Any, number: int, name: str) -> CreateResult:

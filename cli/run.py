@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,10 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
+from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
+from autogen_codeact.cli.json_messages import JsonPrinter
 from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.kept_runs import (
     check_folder,
@@ -35,12 +37,14 @@ from autogen_codeact.cli.kept_runs import (
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.run_names import has_log, run_name, short_run_name
+from autogen_codeact.cli.run_names import has_log, run_name
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.executors.capabilities import ToolExecutor, capabilities_of
+from autogen_codeact.runs import load_run, recorded, resumed
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.plan import make_plan
+from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.store import find_run
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.teams import FinalWordTermination
@@ -49,8 +53,6 @@ from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.languages import find_language
 
 if TYPE_CHECKING:
-    from autogen_codeact.cli.approval import CodeApproval
-    from autogen_codeact.cli.json_messages import JsonPrinter
     from autogen_codeact.cli.pages import LivePage
 
 
@@ -61,26 +63,12 @@ class RunPrinter:
         self, progress: Progress, end: LastJsonLine, folder: Path | None, *, team: bool, files_stay: bool = False
     ) -> None:
         self._progress, self._end, self._team = progress, end, team
-        self._json: JsonPrinter | None = None
-        if end.enabled:
-            from autogen_codeact.cli.json_messages import JsonPrinter  # noqa: PLC0415 - other runs must not wait for it
-
-            self._json = JsonPrinter(folder, files_stay=files_stay)
+        self._json = JsonPrinter(folder, files_stay=files_stay) if end.enabled else None
+        self.watcher = progress.watcher if self._json is None else self._json.watcher
+        """An observer for `executor.attach(observers=[…])`."""
         self._transcript = Transcript(Terminal(), team=team)
         self._failed = self._answered = self._empty = self._cut_off = self._too_long = False
         self._not_run: list[str] = []
-
-    @contextmanager
-    def watching(self, executor: CodeExecutor) -> Iterator[None]:
-        """Show the activity of an executor, if it can be observed."""
-        observed = capabilities_of(executor).observed
-        watcher = self._progress.watcher if self._json is None else self._json.watcher
-        detach = observed.attach(observers=[watcher]) if observed is not None else None
-        try:
-            yield
-        finally:
-            if detach is not None:
-                detach()
 
     async def follow(self, events: AsyncGenerator[Message | TaskResult, None], model: ModelChoice) -> TaskResult | None:
         """Print messages as they come, and return the result; an error that the model may have raised has its advice."""
@@ -94,9 +82,7 @@ class RunPrinter:
                         await self._judge(event)
                     else:
                         await self._show(event)
-        except LogLocked as error:
-            raise CommandError(str(error)) from error
-        except (CommandError, SandboxError, RunError):
+        except (CommandError, SandboxError, RunError, LogLocked):
             raise
         except Exception as error:  # whatever a model client raises
             raise CommandError(f"The run failed. {describe_error(error, model)}") from error
@@ -195,17 +181,13 @@ class _Run:
     async def run(self) -> int:
         job, ended = self._job, False
         self._progress.set(STARTING)
-        recording = asyncio.ensure_future(asyncio.to_thread(_import_recording, self._folder))
         try:
             await self._open_page()
             async with started(job.sandbox) as executor:
-                await recording
-                with self._printer.watching(executor):
-                    result = await self._printer.follow(self._events(executor), job.model)
-                    files: list[str] = []
-                    if isinstance(executor, ToolExecutor) and not self._files_stay:
-                        files = await executor.list_files()
-                    self._progress.set("stopping sandbox")
+                executor.attach(observers=[self._printer.watcher])
+                result = await self._printer.follow(self._events(executor), job.model)
+                files = [] if self._files_stay else await executor.list_files()
+                self._progress.set("stopping sandbox")
             ended = True
         finally:
             self._progress.set(None)
@@ -215,10 +197,10 @@ class _Run:
         if result is not None:
             self._end.finish(result)
         status = self._printer.print_problems()
-        if self._folder is not None and has_log(self._folder) and not self._end.enabled:
-            print_run_location(self._folder)
         if not self._end.enabled:
-            _say_files(files, self._folder)
+            kept = print_run_location(self._folder) if self._folder is not None and has_log(self._folder) else ()
+            if gone := sorted(set(files).difference(kept)):
+                say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
         return status
 
     async def _open_page(self) -> None:
@@ -235,8 +217,6 @@ class _Run:
         shown = job.stream or not job.as_json
         target = make_agent(job.agent, self._client, executor, stream=job.stream, stream_output=shown)
         if job.approve:
-            from autogen_codeact.runs.rebuilt_agents import set_approval  # noqa: PLC0415 - only then
-
             approval = _approval(self._progress)
             approval.control = self.page.control if self.page is not None else None
             set_approval(target, approval)
@@ -245,16 +225,12 @@ class _Run:
 
             instrument(target)
         if self._folder is not None:
-            from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
-
             return recorded(target, task=job.task, path=self._folder)
-        events: AsyncGenerator[Message | TaskResult, None] = target.run_stream(task=job.task)
-        return events
+        return target.run_stream(task=job.task)
 
 
 def _approval(progress: Progress) -> CodeApproval:
     """Return what asks in the terminal, below no line about the progress."""
-    from autogen_codeact.cli.approval import CodeApproval, ask_about  # noqa: PLC0415 - only then
 
     async def ask(code: str) -> str:
         progress.set(None)
@@ -263,33 +239,8 @@ def _approval(progress: Progress) -> CodeApproval:
     return CodeApproval(ask)
 
 
-def _import_recording(folder: Path | None) -> None:
-    if folder is not None:
-        import autogen_codeact.runs.recording  # noqa: F401, PLC0415
-
-
-def _say_files(files: list[str], folder: Path | None) -> None:
-    saved = set(files) & _kept_in(folder) if files and folder is not None else set()
-    if saved and folder is not None:
-        names = ", ".join(map(printable, sorted(saved)))
-        say(f"with the files {names}: `codeact export {short_run_name(folder)} --files FOLDER` writes them")
-    if gone := sorted(set(files) - saved):
-        say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
-
-
-def _kept_in(save: Path) -> set[str]:
-    from autogen_codeact.runs import RunError, kept_files, load_run  # noqa: PLC0415 - as above
-
-    try:
-        return set(kept_files(load_run(save)))
-    except RunError:  # there is no log, of which the user has been told
-        return set()
-
-
 def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
     """Continue a run, print its new messages, and return the exit status as `codeact run` does."""
-    from autogen_codeact.runs import load_run  # noqa: PLC0415 - a new run must not wait for it
-
     path = end.run = find_run(job.run)
     choice = ModelChoice(api_key_env=job.api_key_env, timeout_s=job.timeout_s)
     choice.check()
@@ -302,10 +253,6 @@ def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
 
 
 async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progress) -> int:
-    from autogen_codeact.runs import resumed  # noqa: PLC0415 - as above
-    from autogen_codeact.runs.plan import make_plan  # noqa: PLC0415 - as above
-    from autogen_codeact.runs.rebuilt_agents import asks_first  # noqa: PLC0415 - as above
-
     api_key = named_key(job.api_key_env) if job.api_key_env is not None else key_for
     plan = await asyncio.to_thread(make_plan, path)
     ask = asks_first(plan, wanted=job.approve)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.store import EVENTS, LAST, runs_folder
+from autogen_codeact.runs.store import EVENTS, runs_folder
 
 
 def has_log(run: Path) -> bool:
@@ -17,8 +17,3 @@ def run_name(run: Path) -> str:
         return run.name if run.parent == runs_folder() else str(run)
     except RunFolderError:
         return str(run)
-
-
-def short_run_name(run: Path) -> str:
-    """Return the shortest that a user can type right after a run: `last`, or its path."""
-    return LAST if run_name(run) != str(run) else str(run)

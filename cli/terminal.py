@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
+from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Literal
 
-from rich.console import Console
-from rich.style import Style as RichStyle
-
-from autogen_codeact.cli.output import clear_status, printable, unfiltered
+from autogen_codeact.cli.output import can_erase, clear_status, printable, unfiltered
 from codeact_sandbox.highlight import Highlighter, Kind
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable as visible
@@ -35,6 +34,14 @@ _STYLES: dict[Kind, str] = {
     "gd": "bright_red",
     "gu": "bold bright_magenta",
 }
+_COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
+_NUMBERS = {
+    "bold": 1,
+    "dim": 2,
+    **{name: number for number, name in enumerate(_COLOURS, 31)},
+    **{f"bright_{name}": number for number, name in enumerate(_COLOURS, 91)},
+}
+"""Of escape sequences."""
 _IDLE_RETURNS = re.compile(r"(?<=[\r\n])\r+")
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
@@ -75,10 +82,9 @@ class Terminal:
 
     def __init__(self) -> None:
         self._stream = unfiltered(sys.stdout)
-        self._console = Console(file=self._stream)
-        self.is_terminal = self._console.is_terminal
-        self._width = min(self._console.width, MAX_WIDTH)
-        self._styles: dict[str, tuple[str, str]] = {}
+        self.is_terminal = self._stream.isatty()
+        self._has_colours = self.is_terminal and can_erase() and not os.environ.get("NO_COLOR")
+        self._width = min(get_terminal_size().columns, MAX_WIDTH)
         self._pending = self._last = self._line = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
@@ -135,20 +141,14 @@ class Terminal:
         self._put(printable(text))
 
     def _write_styled(self, *pieces: tuple[str, str]) -> None:
-        """Write styles and texts. `Console.print` would take ten times longer for many short lines."""
-        shown = []
-        for style, text in pieces:
-            before, after = self._codes(style)
-            shown.append(f"{before}{printable(text)}{after}")
-        self._put("".join(shown))
+        """Write styles and texts."""
+        self._put("".join(self._styled(style, printable(text)) for style, text in pieces))
 
-    def _codes(self, style: str) -> tuple[str, str]:
-        """Return the escape sequences before and after a text, as far as this console has colours."""
-        if style not in self._styles:
-            colours = None if self._console.no_color else self._console._color_system
-            before, _, after = RichStyle.parse(style).render(".", color_system=colours).partition(".")
-            self._styles[style] = before, after
-        return self._styles[style]
+    def _styled(self, style: str, text: str) -> str:
+        if not (style and text and self._has_colours):
+            return text
+        numbers = ";".join(str(_NUMBERS[name]) for name in style.split())
+        return f"\x1b[{numbers}m{text}\x1b[0m"
 
     def _put(self, text: str) -> None:
         with clear_status(self._stream, text):

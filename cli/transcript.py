@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -23,8 +21,6 @@ from autogen_codeact.agents.model_calls import BEGINS_AGAIN
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
 from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.runs.differences import differing_lines
-from codeact_sandbox.files.regular_files import open_regular
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.formatting import format_count
@@ -33,11 +29,6 @@ from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, wri
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000
 """Characters of printed text that are kept, because a message repeats them."""
-MAX_FILE_BYTES = 128 * 1024
-MAX_FILES = 500
-MAX_LINES = 60
-_TOO_DIFFERENT = "[not shown: too much differs]"
-_BINARY = "[not shown: it is not text, or too long]"
 
 
 def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
@@ -72,15 +63,12 @@ def _describe_file(file: Artifact) -> str:
 class Transcript:
     """Prints the messages of one run, with titles; or of a chat, where the user's own are left out.
 
-    With `team`, each message has its sender's name. With `files`, the lines that code has changed in files are printed.
+    With `team`, each message has its sender's name.
     """
 
-    def __init__(
-        self, terminal: Terminal, *, team: bool = False, chat: bool = False, files: FileChanges | None = None
-    ) -> None:
+    def __init__(self, terminal: Terminal, *, team: bool = False, chat: bool = False) -> None:
         self._terminal = terminal
         self._team, self._chat = team, chat
-        self._files = files
         self._answer = AnswerPrinter(terminal)
         self._answering = False
         self._streamed = ""
@@ -91,8 +79,6 @@ class Transcript:
         self._speaker = ""
         self._tokens = self._blocks = 0
         self._began = 0.0
-        self.files_made: set[str] = set()
-        """Names of the files that code has made or changed, as far as this machine has them."""
 
     def begin(self) -> None:
         """Begin a turn of a chat."""
@@ -257,14 +243,8 @@ class Transcript:
             terminal.line(shorten(written))
         if self._chat and isinstance(result, ExecutionResult):
             self._show_displays(result, f"{shown}{written}")
-            self.files_made |= {artifact.name for artifact in result.artifacts if artifact.path is not None}
         for note in notes:
             terminal.line(note, "yellow")
-        if self._files is not None and isinstance(result, ExecutionResult):
-            for name, lines in self._files.changes(result):
-                terminal.line(f"{printable(name)} has changed:", bold=True)
-                for line in lines:
-                    terminal.line(line, "green" if line[:1] == "+" else "red" if line[:1] == "-" else "dim")
         terminal.line(f"[{ended}]" if self._chat else ended, "green" if result.exit_code == 0 else "red")
         if not self._chat:
             terminal.line()
@@ -286,50 +266,3 @@ class Transcript:
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:
     return f"step {event.metadata['step']}" if "step" in event.metadata else f"attempt {event.retry_attempt + 1}"
-
-
-class FileChanges:
-    """Compares the files of a workspace with what they were."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._before: dict[str, list[str] | None] = {}
-        self._folder = folder
-
-    def begin(self) -> None:
-        """Read the files as they are."""
-        for parent, _, names in os.walk(self._folder) if self._folder is not None else ():
-            for name in sorted(names):
-                if len(self._before) >= MAX_FILES:
-                    return
-                path = Path(parent, name)
-                self._before[path.relative_to(self._folder or parent).as_posix()] = _lines(path)
-
-    def changes(self, result: ExecutionResult) -> list[tuple[str, list[str]]]:
-        """Return the files that a block has changed, each with the lines of a unified diff; new text files have only `+`."""
-        changed = []
-        shown = {display.name for display in result.displays}
-        for artifact in result.artifacts:
-            if artifact.path is None or artifact.name in shown:
-                continue
-            before, after = self._before.get(artifact.name, []), _lines(artifact.path)
-            if len(self._before) < MAX_FILES or artifact.name in self._before:
-                self._before[artifact.name] = after
-            if after is None or before is None:
-                changed.append((artifact.name, [_BINARY]))
-            elif (lines := differing_lines(before, after, context=2)) is None:
-                changed.append((artifact.name, [_TOO_DIFFERENT]))
-            elif lines := lines[2:]:
-                more = len(lines) - MAX_LINES
-                changed.append(
-                    (artifact.name, [*lines[:MAX_LINES], *([f"[{more} more lines differ]"] if more > 0 else [])])
-                )
-        return changed
-
-
-def _lines(path: Path) -> list[str] | None:
-    try:
-        with open_regular(path) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        return data.decode().splitlines() if len(data) <= MAX_FILE_BYTES and b"\0" not in data else None
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -22,6 +22,7 @@ from autogen_codeact.local_models.weights import FILE, fetched_weights
 from codeact_sandbox.host.threads import Threads
 
 DEFAULT_CONTEXT = 8192
+SMALL_CONTEXT = 4096
 _COUNT_TIMEOUT_S = 60.0
 _RETRIES = 1
 """How often `ReliableClient` repeats a call whose process has ended."""
@@ -110,6 +111,11 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
             temperature=self.config.temperature,
             **options,
         )
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is the small model that is fetched, or has a context of at most 4,096 tokens."""
+        return self.config.path is None or self.config.context <= SMALL_CONTEXT
 
     def actual_usage(self) -> RequestUsage:
         """Return the tokens of all answers."""

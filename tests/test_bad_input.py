@@ -9,8 +9,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.code_executor_agent import CUT_OFF, CUT_OFF_BY_OTHERS
-from autogen_codeact.agents.code_search import ANSWER_NOT_RUN
+from autogen_codeact.agents.code_executor_agent import CUT_OFF_BY_OTHERS
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.bench import ALONE, EVERYBODY, PAIR, WITH_MODEL, Bench, working
 from tests.openai_server import OpenAIServer, Reply, structured
@@ -53,23 +52,7 @@ async def test_later_empty_message_is_ignored(executor: Any) -> None:
         assert received_messages(bench.server)[0][1:] == [by("user", "Print a number."), model("Which one?")]
 
 
-async def test_empty_task_without_a_model_has_an_answer(executor: Any) -> None:
-    runner = CodeExecutorAgent("runner", executor)
-    result = await runner.run(task="")
-    assert texts_of(result.messages) == [("user", ""), ("runner", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)]
-    assert texts_of((await runner.run(task=fenced("print(6 * 7)\n"))).messages)[-1] == ("runner", "42\n")
-
-
 # Answers without code that can be run
-
-
-@pytest.mark.parametrize("kind", WITH_MODEL)
-async def test_unclosed_fence_is_not_run_and_reported_to_the_model(executor: Any, kind: str) -> None:
-    async with working(kind, executor) as bench:
-        result = await bench.run(CUT, "Sorry, no.")
-        assert received_messages(bench.server)[1][2:] == [model(CUT), by("coder", CUT_OFF)]
-        assert texts_of(result.messages) == [("user", "Print 42."), ("coder", CUT), ("coder", "Sorry, no.")]
-        assert result.messages[1].metadata == {"cut_off": "true"}
 
 
 @pytest.mark.parametrize(
@@ -98,16 +81,6 @@ async def test_answer_without_code_is_the_final_answer(executor: Any, kind: str,
     async with working(kind, executor) as bench:
         result = await bench.run(answer)
         assert texts_of(result.messages) == [("user", "Print 42."), ("coder", answer)]
-
-
-@pytest.mark.parametrize("kind", WITH_MODEL)
-async def test_code_with_a_binary_label_is_named_to_the_model(executor: Any, kind: str) -> None:
-    answer = "```\x00\x01\nprint(1)\n```"
-    async with working(kind, executor) as bench:
-        result = await bench.run(answer, answer)
-        named = "Code in your message was not run:\n- a block labelled ??: only python or sh is run here\n"
-        assert received_messages(bench.server)[1][2:] == [model(answer), by("coder", named + ANSWER_NOT_RUN)]
-        assert texts_of(result.messages) == [("user", "Print 42."), ("coder", answer), ("coder", answer)]
 
 
 # Large input

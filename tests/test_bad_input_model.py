@@ -13,7 +13,7 @@ import pytest_asyncio
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, WITH_MODEL, Bench, working
+from tests.bench import ALONE, IN_A_TEAM, PAIR, WITH_MODEL, Bench, working
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply, structured
 from tests.wire import SYSTEM, by, decision, failure_message, fenced, formats, model, received_messages, texts_of
@@ -202,10 +202,3 @@ async def test_endless_decision_counts_as_no(executor: Any, kind: str, reply: Re
             ("coder", "Not trying again: no decision came within 0.5 s"),
             ("coder", NO_MORE),
         ]
-
-
-@pytest.mark.parametrize("kind", EVERYBODY)
-async def test_missing_key_is_reported_and_can_be_corrected(executor: Any, kind: str) -> None:
-    async with working(kind, executor) as bench:
-        with pytest.raises(openai.AuthenticationError, match="no API key"):
-            await bench.run(Reply("You gave no API key.", status=401))

@@ -1,4 +1,4 @@
-"""The agent with every executor of this machine: generate, fail, decide, repair, reflect.
+"""The agent with AutoGen's executors of this machine; `test_end_to_end.py` has ours: generate, fail, decide, repair, reflect.
 
 AutoGen's Azure executor is left out: it needs a session pool in an Azure account. Its Docker-Jupyter executor is left out
 too: it builds its image from a registry. Its Jupyter executor runs where nbclient and ipykernel are installed.
@@ -16,9 +16,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.openai_server import OpenAIServer, structured
-from tests.sandbox import reused
 from tests.wire import (
     ANSWER,
     FAILS_CODE,
@@ -39,14 +37,6 @@ from tests.wire import (
 pytestmark = structured
 
 
-def docker_process(folder: Path) -> CodeExecutor:
-    return reused.executor(DockerCommandLineCodeExecutor, work_dir=folder, timeout=20)
-
-
-def docker_session(folder: Path) -> CodeExecutor:
-    return reused.executor(DockerCommandLineCodeExecutor, mode="session", work_dir=folder, timeout=20)
-
-
 def autogen_local(folder: Path) -> CodeExecutor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # it warns that it is not a sandbox; this code is ours
@@ -65,17 +55,11 @@ def autogen_jupyter(folder: Path) -> CodeExecutor:
 @pytest.mark.parametrize(
     ("make", "mode"),
     [
-        (docker_process, "process"),
-        (docker_session, "session"),
         (autogen_local, "process"),
         (autogen_jupyter, "session"),
     ],
 )
-async def test_agent_works_with_executor(
-    request: pytest.FixtureRequest, tmp_path: Path, make: Callable[[Path], CodeExecutor], mode: str
-) -> None:
-    if make in (docker_process, docker_session):
-        request.getfixturevalue("docker_engine")
+async def test_agent_works_with_executor(tmp_path: Path, make: Callable[[Path], CodeExecutor], mode: str) -> None:
     async with OpenAIServer(script(mode)) as server, make(tmp_path) as executor:
         agent = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
         result = await agent.run(task=TASK)
@@ -94,7 +78,7 @@ async def test_agent_works_with_executor(
     failure = [
         *begin,
         model(fenced(FAILS_CODE)),
-        by("coder", failure_message(failed.result.output, "session" if make is docker_session else "process")),
+        by("coder", failure_message(failed.result.output)),
     ]
     repair = [*failure, model(REASON), by("coder", CARRY_ON)]
     end = [*repair, model(fenced(REPAIR_CODE[mode])), by("coder", worked.result.output)]

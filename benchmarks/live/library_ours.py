@@ -1,5 +1,6 @@
 """Our agents."""
 
+import os
 from pathlib import Path
 
 from autogen_agentchat.messages import CodeExecutionEvent
@@ -7,6 +8,7 @@ from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.model_calls import ModelMiddleware
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 from .solvers import price_tool
@@ -14,20 +16,28 @@ from .solvers import price_tool
 INFO = ModelInfo(vision=False, function_calling=False, json_output=True, structured_output=True, family="unknown")
 
 
+class SmallModel(ModelMiddleware):
+    """Says what `local_model()` would say, which has no proxy between it and its server."""
+
+    is_small = bool(os.environ.get("BENCH_SMALL"))
+
+
 def solver(name, url, model):
     """Return a function that solves a task."""
 
     async def solve(task, folder):
-        client = OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO)
+        client = SmallModel(OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO))
         tool = price_tool(task)
         tools = [tool] if tool else []
         session = "session" if name == "ours, CodeAct" else "process"
         async with BubblewrapCommandLineCodeExecutor(mode=session, work_dir=Path(folder), tools=tools) as executor:
             if name == "ours, CodeAct":
-                agent = CodeActAgent("coder", executor, model_client=client, max_steps=5)
+                agent = CodeActAgent("coder", executor, model_client=client, model_client_stream=True, max_steps=5)
             else:
                 retries = 2 if name == "ours, retries" else 0
-                agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=retries)
+                agent = CodeExecutorAgent(
+                    "coder", executor, model_client=client, model_client_stream=True, max_retries_on_error=retries
+                )
             outputs = []
             async for message in agent.run_stream(task=task.prompt):
                 if isinstance(message, CodeExecutionEvent):

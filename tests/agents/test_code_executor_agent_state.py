@@ -16,7 +16,6 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.model import awaited
 from tests.agents.support import FAILS, SYSTEM, WORKS, decision, received_by, scripted
-from tests.cases import case
 
 pytestmark = pytest.mark.filterwarnings(
     # AutoGen's local executor warns that it is no sandbox; the code here is ours.
@@ -57,18 +56,6 @@ async def test_state_of_the_agent_of_autogen_is_loaded_as_empty(executor: CodeEx
     await agent.load_state(await UpstreamAgent("coder", executor).save_state())
 
     assert await agent.model_context.get_messages() == []
-
-
-async def test_state_of_another_class_is_refused(executor: CodeExecutor) -> None:
-    for state in [
-        {"type": "AssistantAgentState", "llm_context": {}},
-        {"llm_context": 7},
-        {"llm_context": {"messages": 7}},
-    ]:
-        with case(state):
-            agent = CodeExecutorAgent("coder", executor)
-            with pytest.raises(ValueError, match=r"AssistantAgentState|llm_context|messages"):
-                await agent.load_state(state)
 
 
 async def test_reset_leaves_an_executor_alone_that_was_never_used(executor: Executor) -> None:

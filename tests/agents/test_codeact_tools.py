@@ -191,7 +191,7 @@ def test_the_config_names_what_it_cannot_keep(kind: Any) -> None:
     agent = kind(
         "actor", executor, model_client=scripted(), tools=[add], redact=lambda _, it: it, approval_func=lambda _: None
     )
-    with pytest.raises(ValueError, match="can't be") as caught:
+    with pytest.raises(ValueError, match=r"^Cannot serialize .* set") as caught:
         agent.dump_component()
     assert [re.findall("`(.*?)`|(approval_func and redact)", line)[0] for line in str(caught.value).splitlines()] == [
         ("", "approval_func and redact"),

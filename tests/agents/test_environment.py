@@ -8,7 +8,6 @@ from pathlib import Path
 from unittest.mock import AsyncMock
 
 import pytest
-from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.config import CodeActAgentConfig
@@ -188,12 +187,6 @@ async def test_agent_without_a_system_message_or_model_asks_nothing(bubblewrap: 
     await CodeExecutorAgent("runner", executor).run(task="Nothing to run.")
     assert [message.type for message in received_by(client)[0]] == ["UserMessage"]
     assert executor.starts == 0
-
-
-async def test_executor_of_another_package_is_not_described(executor: CodeExecutor) -> None:
-    client = scripted("42")
-    await CodeExecutorAgent("coder", executor, model_client=client).run(task="Go.")
-    assert received_by(client)[0][0].content == CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
 
 
 async def test_failures_of_asking_leave_a_short_description(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,16 +191,8 @@ def test_execute_tags_are_found() -> None:
 def test_labels_of_a_language_are_normalised() -> None:
     for name, spellings in {
         "python": [
-            "py",
-            "Python",
-            "PYTHON3",
-            "python3.11",
-            "py3",
-            "{python}",
+            *["py", "Python", "PYTHON3", "python3.11", "py3", "{python}", "python:a.py", "ipython", "ipython3"],
             "{.python .numbers}",
-            "python:a.py",
-            "ipython",
-            "ipython3",
         ],
         "python2": ["python2"],
         "typescript": ["ts", "TypeScript"],

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,6 +48,17 @@ class Bank:
         """Pay somebody."""
         self.paid.append((to, euros))
         return f"receipt {len(self.paid)}"
+
+
+def killer() -> Callable[[], None]:
+    """A tool that kills the sandbox that is started next."""
+    others = descendants(os.getpid())
+
+    def end_it() -> None:
+        """Kill the sandbox."""
+        os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
+
+    return end_it
 
 
 def contents(client: Any, call: int) -> list[Any]:
@@ -169,13 +181,8 @@ async def test_calls_of_an_interrupted_turn_are_reported_in_the_next(session: Sa
 
 async def test_broken_sandbox_and_lost_session_are_reported_to_the_model(bubblewrap: None) -> None:
     bank = Bank()
-    others = descendants(os.getpid())
+    end_it = killer()
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
-
-        def end_it() -> None:
-            """Kill the sandbox."""
-            os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
-
         first, second = python("x = 1\nprint(pay('Ann', 3))\nend_it()"), python("print('x' in globals())")
         client = scripted(first, second, "Done.")
         agent = CodeActAgent("actor", executor, model_client=client, tools=[bank.pay, end_it])
@@ -195,13 +202,8 @@ async def test_broken_sandbox_and_lost_session_are_reported_to_the_model(bubblew
 @pytest.mark.parametrize("mode", ["session", "process"])
 async def test_the_retry_decision_knows_of_a_sandbox_that_broke(bubblewrap: None, mode: str) -> None:
     bank = Bank()
-    others = descendants(os.getpid())
+    end_it = killer()
     async with BubblewrapCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
-
-        def end_it() -> None:
-            """Kill the sandbox."""
-            os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
-
         first, second = python("x = 1\nprint(pay('Ann', 3))\nend_it()"), python("print('x' in globals())")
         client = scripted(first, decision(True, "look"), second, "Done.")
         agent = CodeExecutorAgent(
@@ -225,13 +227,8 @@ async def test_the_retry_decision_knows_of_a_sandbox_that_broke(bubblewrap: None
 
 
 async def test_a_sandbox_that_breaks_twice_running_ends_the_turn(bubblewrap: None) -> None:
-    others = descendants(os.getpid())
+    end_it = killer()
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
-
-        def end_it() -> None:
-            """Kill the sandbox."""
-            os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
-
         client = scripted(python("end_it()"), python("end_it()"), "never asked")
         agent = CodeActAgent("actor", executor, model_client=client, tools=[end_it])
         with pytest.raises(SandboxDied):

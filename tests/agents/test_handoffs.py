@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.answer import Transfer
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ExecutorPool
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team, load_component
@@ -300,12 +300,6 @@ async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, 
         UserMessage(content="x is there\n\nThe task was handed over to checker.", source="worker"),
         UserMessage(content="Is x right?", source="worker"),
     ]
-
-
-async def test_agent_with_a_sandbox_of_a_pool_hands_over(bubblewrap: None) -> None:
-    async with ExecutorPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
-        agent = actor(executor, python("transfer_to_bob()"))
-        assert comparable((await agent.run(task="Go.")).messages[-1:]) == comparable([handed_over(DEFAULT)])
 
 
 async def test_swarm_stops_at_a_person_and_goes_on_with_the_answer(session: SandboxCodeExecutor) -> None:

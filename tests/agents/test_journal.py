@@ -17,7 +17,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import UserMessage
 from pydantic import AllowInfNan
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
+from autogen_codeact.agents import CodeActAgent, journal
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ToolLimits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
@@ -234,18 +234,7 @@ async def test_redact_applies_to_errors_and_changes_no_live_result(make: Make) -
     assert failed.result == "withheld, because the redact hook failed on it (TypeError)"
 
 
-async def test_both_agents_keep_a_journal_without_the_setup(make: Make) -> None:
-    executor = await make()
-    agent = CodeExecutorAgent("actor", executor, model_client=scripted(python("x = 5"), "Done."))
-    await agent.run(task="Go.")
-    state = through_json(await agent.save_state())
-
-    other = CodeExecutorAgent("actor", await make(), model_client=scripted(python("print(x)"), "Done."))
-    await other.load_state(state)
-    result = await other.run(task="x?")
-    assert outputs(result.messages) == ["5\n"]
-    assert replays(result.messages)[0].content == SAME.format("1 block was")
-
+async def test_the_setup_is_not_in_the_journal(make: Make) -> None:
     with_setup = await saved(await make(), "print(y)", setup="y = 7")
     assert [entry["code"] for entry in with_setup["journal"]["entries"]] == ["print(y)\n"]
     last = CodeActAgent("actor", await make(), model_client=scripted("Done."), setup="y = 7")

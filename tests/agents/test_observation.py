@@ -1,15 +1,11 @@
 """The words that a result becomes, and the images that go with them."""
 
-import base64
 from pathlib import Path
 
-from autogen_core import Image
 from autogen_core.code_executor import CodeResult
-from autogen_core.models import UserMessage
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
-from PIL import Image as PILImage
 
-from autogen_codeact.agents.observation import as_message, bounded, broken, describe, metadata_of
+from autogen_codeact.agents.observation import bounded, broken, describe, metadata_of
 from autogen_codeact.executors import ExecutionResult, SandboxDied
 from codeact_sandbox.types.result import Artifact, ErrorInfo, ToolCall
 from tests.cases import case
@@ -170,24 +166,3 @@ def test_metadata_tells_what_a_dumped_event_would_lose() -> None:
         "duration_s": "1.500",
         "error": "OutOfMemory",
     }
-
-
-def image_file(folder: Path, name: str = "plot.png", size: tuple[int, int] = (4, 3)) -> Artifact:
-    path = folder / name
-    PILImage.new("RGB", size, "red").save(path)
-    return Artifact(name, path.stat().st_size, "image/png", path)
-
-
-async def test_model_with_vision_gets_the_images(tmp_path: Path) -> None:
-    made = result(0, "plotted\n", artifacts=(image_file(tmp_path),))
-
-    seen = await as_message(made, "coder", vision=True)
-    unseen = await as_message(made, "coder", vision=False)
-
-    assert isinstance(seen.content, list)
-    words, image = seen.content
-    assert words == describe(made)
-    assert isinstance(image, Image)
-    assert (image.image.size, image.image.getpixel((0, 0))) == ((4, 3), (255, 0, 0))
-    assert base64.b64decode(image.to_base64()) == (tmp_path / "plot.png").read_bytes()
-    assert unseen == UserMessage(content=describe(made), source="coder")

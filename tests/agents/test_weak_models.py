@@ -15,7 +15,7 @@ from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.answer import leaves_out
+from autogen_codeact.agents.answer import with_output
 from autogen_codeact.agents.code_search import (
     COULD_RUN,
     SAME_AGAIN,
@@ -24,9 +24,12 @@ from autogen_codeact.agents.code_search import (
     find_code,
     runnable_languages,
 )
+from autogen_codeact.agents.codeact_prompt import BRIEF
+from autogen_codeact.agents.model_calls import ModelMiddleware
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.local_models.client import LocalModelClient, LocalModelConfig
 from codeact_sandbox.types.result import ToolCall
 from tests.agents.support import decision, received_by, scripted
 from tests.cases import case
@@ -103,6 +106,7 @@ async def test_code_that_comes_again_and_again_ends_a_run(session: SandboxCodeEx
     assert isinstance(answer, TextMessage)
     assert answer.metadata["stopped"] == "repeated_code"
     assert "sent the same code again and again" in answer.content
+    assert answer.content.endswith("[The code printed: 391]")
 
 
 async def test_code_that_fails_again_and_again_is_not_run_a_third_time(executor: CodeExecutor) -> None:
@@ -166,26 +170,55 @@ def test_other_ways_to_write_a_value_are_the_same() -> None:
         ("a 5\nb 6\n", "The answer is 7."),
         ("done", "The result is 7."),
         ("", "The result is 7."),
+        ("55", "155.5"),
     ]:
         with case(output, answer):
-            assert not leaves_out(answer, output)
-    for output, answer in [("[1, 2, 3]", "The list is [3, 1, 2]."), ("55", "155.5"), ("1.5", "It is 2.5.")]:
+            assert with_output(answer, output) == answer
+    for output, answer in [
+        ("[1, 2, 3]", "The list is [3, 1, 2]."),
+        ("1.5", "It is 2.5."),
+        ("The sum is 7946.\n", "It is 7901."),
+        ("391\n", "```python\nprint(391)\n```\nThis will print 393."),
+    ]:
         with case(output, answer):
-            assert leaves_out(answer, output) is (output != "55")
+            assert with_output(answer, output) == f"{answer}\n\n[The code printed: {output.strip()}]"
 
 
 def test_recorded_answers_of_strong_models_are_given_alone(shared_data: Path) -> None:
     differing = []
     for session in rows(shared_data / "mint/sessions.jsonl.gz"):
         for before, step in zip(session["steps"], session["steps"][1:], strict=False):
-            if (
-                step["code"] is None
-                and before["code"] is not None
-                and leaves_out(step["assistant"], before["observation"])
-            ):
-                differing.append((session["reference"], session["success"], before["observation"].strip()))
-    # Two of 1,356 sessions: a model that gives up, and one whose answer, 1, is wrong.
-    assert differing == [("12.0", False, "4.39798348937598"), ("13.0", False, "5")]
+            answer, output = step["assistant"], before["observation"]
+            if step["code"] is None and before["code"] is not None and with_output(answer, output) != answer:
+                differing.append((session["reference"], session["success"], output.strip()))
+    # Two of 1,356 sessions, both with wrong answers: 9 and 1.
+    assert differing == [("6", False, "Out[1]: 9.75"), ("13.0", False, "5")]
+
+
+# Small models
+
+
+async def test_a_small_model_is_told_only_the_most_important(session: SandboxCodeExecutor) -> None:
+    class Known(ModelMiddleware):
+        is_small = False
+
+    for make in (CodeActAgent, CodeExecutorAgent):
+        for brief in (True, False):
+            with case(make, brief):
+                Known.is_small = brief
+                client = scripted(SUM, "It is 55.")
+                await make("coder", session, model_client=Known(client)).run(task="Print the sum of 1 to 10.")
+                system, *_, observation = (str(each.content) for each in received_by(client)[1])
+                assert (system == BRIEF) is brief
+                assert observation == ("The output is:\n55\n" if brief else "55\n")
+    for path, context, small in [(None, 32_768, True), ("a.gguf", 4_096, True), ("a.gguf", 8_192, False)]:
+        with case(path, context):
+            local = LocalModelClient(LocalModelConfig(path=path, context=context))
+            assert ModelMiddleware(local).is_small is small
+    client = scripted("Done.")
+    style: Any = {"prompt_style": "brief", "system_message": "Answer in French."}
+    await CodeActAgent("coder", session, model_client=client, **style).run(task="Go.")
+    assert received_by(client)[0][0].content == f"Answer in French.\n\n{BRIEF}"
 
 
 # Code in other forms

@@ -1,7 +1,6 @@
 """Batches in a real Ray cluster of two nodes: spread, lost nodes and workers, limits, and what is left behind."""
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -20,7 +19,6 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.labels import OWNER
 from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wait_for
 from tests.batch.served_agent import ServedAgent
-from tests.cli.support import codeact, start, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(900)]
 WHOLE_NODE = {"num_cpus": 2}
@@ -244,58 +242,6 @@ def all_containers() -> set[str]:
     with closing(connect()) as client:
         found: Any = client.containers()
     return {each["Id"] for each in found}
-
-
-def command(server: HoldingServer, cluster: Cluster, folder: Path, *more: str) -> list[str]:
-    """Return the arguments of a batch whose key only the process of the command has."""
-    tasks = folder / "tasks.jsonl"
-    fields = ({"id": f"t{number}", "task": str(number), "files": {"kept.txt": "given.txt"}} for number in range(3))
-    tasks.write_text("".join(json.dumps(each) + "\n" for each in fields))
-    (folder / "given.txt").write_text("given, ")
-    where = ("--ray", cluster.address, "--base-url", server.base_url, "--api-key-env", "MY_KEY")
-    sandbox = ("--sandbox", "bubblewrap", "--env", "MY_SETTING")
-    options = ("--model", "scripted", "--act", *sandbox, "--concurrency", "2", "--json")
-    return ["batch", tasks.name, "--out", "out", *where, *options, *more]
-
-
-def test_command_gives_actors_the_key_that_only_it_has(cluster: Cluster, tmp_path: Path) -> None:
-    key, setting, out = "sk-only-at-the-driver", "setting-only-at-the-driver", tmp_path / "out"
-    variables = {"MY_KEY": key, "MY_SETTING": setting}
-    server = HoldingServer()
-    server.start()
-    try:
-        server.holds = True
-        arguments = command(server, cluster, tmp_path)
-        with start(*arguments, env=variables, cwd=tmp_path) as process:
-            wait_until(lambda: len(server.requests) == 4 or process.poll() is not None, "four requests", 200)
-            assert process.poll() is None, process.communicate()
-            assert len(cluster.workers()) == 1
-            process.send_signal(signal.SIGINT)
-            assert process.stderr.readline() == (
-                "codeact: no further task begins; the 2 that run go on to the end (Ctrl-C again stops at once)\n"
-            )
-            server.released.set()
-            printed, errors = process.communicate(timeout=120)
-        assert (process.returncode, errors) == (
-            130,
-            "codeact: interrupted, 2 of 3 done; the same command goes on from here\n",
-        )
-        assert [json.loads(line)["type"] for line in printed.splitlines()] == ["row"] * 2 + ["summary"]
-        again = codeact(*arguments, env=variables, cwd=tmp_path)
-    finally:
-        server.stop()
-
-    assert (again.status, again.err) == (0, "")
-    rows = [Row.model_validate_json(line) for line in (out / "results.jsonl").read_text().splitlines()]
-    assert row_summaries(rows) == answers(3)
-    assert {(row.attempts, row.resumed, len(row.failures)) for row in rows} == {(1, 0, 0)}
-    assert [summarize(load_run(out / str(row.log))).outcome for row in rows] == ["completed"] * 3
-    assert server.asked == {(str(number), step): 1 for number in range(3) for step in (0, 1)}
-    assert {request["model"] for request in server.requests} == {"scripted"}
-    assert server.authorizations == [f"Bearer {key}"] * 6
-    kept = [path for text in (key, setting) for folder in (out, cluster.folder) for path in files_with(text, folder)]
-    assert kept == []
-    assert files_with("RayWorker", cluster.folder) != []  # which is where Ray's logs are
 
 
 def files_with(text: str, folder: Path) -> list[Path]:

@@ -30,11 +30,12 @@ from autogen_codeact.cli.main import main
 sys.argv[0] = "codeact"
 main()
 """
-_ERASE = "\r\x1b[2K"
+_ERASE = re.compile(r"\r\x1b\[2K|\x1b\[J")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ON = re.compile(r"[\nK]on\r\n")
 """Output of a program, at the beginning of a line."""
-PROMPT = "\x1b[0m> "
+PROMPT = re.compile(r"\x1b\[\?2004h[^\n]*?>\x08\x1b\[2C")
+"""The prompt, as it is drawn first; when a line has been sent, it is drawn once more."""
 CTRL_C, CTRL_D = "\x03", "\x04"
 ALT_ENTER = "\x1b\r"
 SECONDS = 60
@@ -43,9 +44,9 @@ Wanted = str | re.Pattern[str]
 
 def plain(text: str) -> str:
     """Return what was written to a terminal, without escape sequences."""
-    first, *others = text.split(_ERASE)
+    first, *others = _ERASE.split(text)
     shown = first
-    for each in others:  # what stood in the line is gone, such as what says that the model thinks
+    for each in others:  # what stood in the line is gone, such as what says that the model thinks, or a prompt
         shown = shown[: shown.rfind("\n") + 1] + each
     return _ESCAPES.sub("", shown).replace("\r", "")
 
@@ -69,7 +70,7 @@ class Chat:
         state: Path,
         env: Mapping[str, str] | None = None,
         size: tuple[int, int] | None = (40, 120),
-        prompt: str = PROMPT,
+        prompt: Wanted = PROMPT,
         cwd: Path | None = None,
     ) -> None:
         ours, theirs = pty.openpty()
@@ -93,11 +94,11 @@ class Chat:
             raise AssertionError(f"no {what!r} in {self._terminal.before!r}, after {self.written!r}") from None
         written = self._terminal.before + self._terminal.after
         self.written += written
-        return plain(written)
+        return re.sub("^> ?\x08?", "", plain(written))
 
     def until_prompt(self) -> str:
         """Wait for the prompt; return what came before it."""
-        return self.until(self._prompt).removesuffix("> ")
+        return re.sub("> ?\x08?$", "", self.until(self._prompt))
 
     def send(self, text: str) -> None:
         """Type keys."""
@@ -119,7 +120,7 @@ class Chat:
         except (pexpect.EOF, OSError):
             pass
         self.written += written
-        return status, plain(written)
+        return status, re.sub("^> ?\x08?", "", plain(written))
 
     def hang_up(self) -> None:
         """Close the terminal, as its window does."""

@@ -57,7 +57,7 @@ def test_invalid_options_are_an_error(model, tmp_path_factory):
             ["--check", "roughly"],
             "codeact: --check roughly: give exact, number, regex, json, or a file of Python code whose name ends in .py.\n",
         ),
-        (["--check", "none.py"], "codeact: --check none.py can't be read: No such file or directory.\n"),
+        (["--check", "none.py"], "codeact: none.py can't be read: No such file or directory\n"),
         (["--act", "--team"], "codeact: --act and --team can't be combined: choose one.\n"),
         (["--steps", "3"], "codeact: --steps is only for --act.\n"),
         (["--image", "debian"], "codeact: --image is for Docker"),

@@ -102,11 +102,11 @@ def test_message_of_several_lines(tmp_path):
     assert '"content":"c\\nd"' in log
 
 
-def test_an_unknown_command_names_the_nearest(tmp_path):
+def test_an_unknown_command_names_the_help(tmp_path):
     with Chat("--model", replay(tmp_path, "Hi."), *BOX, state=tmp_path) as chat:
         chat.until_prompt()
         assert chat.say("/retyr") == (
-            "/retyr\nThere is no command /retyr. Did you mean /retry? /help lists all commands.\n"
+            "/retyr\nThere is no command /retyr; /help lists them. To send it as a message, type two slashes.\n"
         )
         shown = chat.say("/help")
         assert max(map(len, shown.splitlines())) <= 100
@@ -123,7 +123,6 @@ def test_code_is_approved(tmp_path, answer, shown):
         chat.send(f"{answer}\r")
         written = chat.until_prompt()
         assert shown in written
-        assert ("a.txt has changed:\n@@ -0,0 +1,2 @@\n+b\n+c\n" in written) == (answer != "n")
 
 
 def test_escapes_of_the_model_are_shown(tmp_path):
@@ -154,6 +153,4 @@ def test_files_of_a_workspace_that_is_removed_are_named_at_the_end(tmp_path):
         status, written = chat.end()
         name = chat.runs[0].name
     assert status == 0
-    assert (
-        f"codeact: kept in it: a.txt. `codeact export {name} --files FOLDER` writes them under their names\n" in written
-    )
+    assert f"codeact: with the files a.txt: `codeact export {name} --files FOLDER` writes them\n" in written

@@ -31,17 +31,15 @@ def runs(folder):
 
 
 def test_commands_before_the_first_message(tmp_path):
-    shown = chat(tmp_path, ["Hi."], "/undo", "/retry", "/reset", "/save", "/export x.json", "/model", "/export")
+    shown = chat(tmp_path, ["Hi."], "/undo", "/retry", "/reset", "/export x.json", "/export", "//etc")
     assert shown == [
         "There is no turn that can be undone.",
         "There is no message to send again.",
         "The conversation starts again, with an empty session. Files stay as they are.",
-        "There is nothing to save yet.",
-        "There is no log to export yet.",
-        "recorded answers",
-        "There is no log to export yet.",
+        "There is no log to export.",
+        "There is no log to export.",
+        "Hi.\n[1 token, 0 s]",
     ]
-    assert not (tmp_path / "state" / "autogen-codeact" / "runs").exists()
 
 
 def test_words_that_leave_are_no_messages(tmp_path):
@@ -72,43 +70,24 @@ def test_retry_sends_the_same_message_in_the_session_from_before(tmp_path):
     assert [each["change"] for each in messages if each["type"] == "conversation_changed"] == ["undone"]
 
 
-def test_files_copies_and_exports(tmp_path):
+def test_files_and_exports(tmp_path):
     answers = [code("open('a.txt', 'w').write('hi')"), "Written."]
     exports = ["/export out.ipynb", "/export out.json", "/export out.html", "/export made", "/export made"]
-    shown = chat(tmp_path, answers, "write", "/files", "/save", "/save copy", "/save copy", *exports)
-    (run,) = runs(tmp_path)
+    shown = chat(tmp_path, answers, "write", "/files", *exports)
     assert re.fullmatch(r"a\.txt \(2 bytes\)\nIn /\S+", shown[1])
-    assert shown[2:5] == [f"This chat is kept in {run}", "This chat is copied to copy", "copy: File exists"]
     assert shown[-1] == "made is not empty: give a new folder."
     assert (tmp_path / "made" / "a.txt").read_text() == "hi"
     assert json.loads((tmp_path / "out.ipynb").read_text())["nbformat"] == 4
     assert json.loads((tmp_path / "out.json").read_text())["events"][0]["type"] == "run_started"
     assert "<html" in (tmp_path / "out.html").read_text()
-    assert (tmp_path / "copy" / "events.jsonl").is_file()
-
-
-def test_another_model_answers_from_now_on(tmp_path):
-    other = Path(tmp_path, "other.json")
-    other.write_text('["From the other."]')
-    shown = chat(
-        tmp_path, ["From the first."], "hi", f"/model replay:{other}", "hi", "/model replay:none.json", "//etc"
-    )
-    assert shown == [
-        "From the first.\n[3 tokens, 0 s]",
-        "The model is now recorded answers.",
-        "From the other.\n[3 tokens, 0 s]",
-        "none.json can't be read: No such file or directory",
-        "The turn failed. RecordingEnded: the recording has 1 answer, and one more was requested\n"
-        "The conversation is as it was before it. /retry sends the message again.\n[0 tokens, 0 s]",
-    ]
 
 
 def test_no_log_with_no_save(tmp_path):
     answers = [code("x = 1"), "One.", code("print('x' in dir())"), "Gone."]
-    shown = chat(tmp_path, answers, "one", "/undo", "is it there?", "/save", more=["--no-save"])
+    shown = chat(tmp_path, answers, "one", "/undo", "is it there?", "/export x.html", more=["--no-save"])
     assert "Undone: " in shown[1]
     assert "\nFalse\n" in shown[2]
-    assert shown[3] == "--no-save: no log is kept."
+    assert shown[3] == "There is no log to export."
     assert not (tmp_path / "state").exists()
 
 

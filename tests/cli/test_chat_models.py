@@ -11,7 +11,7 @@ from tests.openai_server import OpenAIServer, Reply
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
 
 KEY = "sk-of-the-chat-tests"
-BOX = ["--sandbox", "bubblewrap", "--no-describe-environment"]
+BOX = ["--sandbox", "bubblewrap"]
 
 
 @pytest.fixture

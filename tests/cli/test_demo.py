@@ -1,34 +1,12 @@
 """`codeact demo`: everything that it prints is true."""
 
 import hashlib
-import io
 import re
-from contextlib import closing
 
 import pytest
-from PIL import Image
 
 from autogen_codeact.cli.demo import load_recording
-from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.types.limits import Limits
-from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cli.support import codeact, on_terminal
-
-PLAIN = "codeact-tests/no-libraries:1"
-
-MEMORY = f"{Limits().memory_bytes / 2**30:g} GiB"
-
-
-@pytest.fixture(scope="module")
-def plain_image(docker_engine):
-    """An image with Python only, like the fallback image."""
-    packages = "/usr/lib/python3/dist-packages"
-    recipe = f"FROM {DEFAULT_IMAGE}\nRUN rm -rf {packages}/pandas* {packages}/matplotlib*\n"
-    with closing(connect()) as client:
-        for event in client.build(fileobj=io.BytesIO(recipe.encode()), tag=PLAIN, rm=True, forcerm=True, decode=True):
-            assert "error" not in event, event
-        yield PLAIN
-        client.remove_image(PLAIN, force=True)
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +35,12 @@ def test_demo_fails_repairs_answers_and_saves_a_plot(demo):
     done, folder = demo
     assert (done.status, done.err) == (0, "")
     assert titles(done.out) == STEPS
-    plot = folder / "codeact-demo" / "revenue.png"
-    with Image.open(plot) as image:
-        assert image.format == "PNG"
-        assert image.width > 300
-    assert re.search(r"^Plot +codeact-demo/revenue\.png \(\d+ kB\)$", done.out, re.MULTILINE)
-    assert sorted(path.name for path in folder.rglob("*")) == ["codeact-demo", "demo.html", "revenue.png"]
+    plot = folder / "codeact-demo" / "revenue.svg"
+    svg = plot.read_text()
+    assert svg.startswith("<svg")
+    assert svg.count("<rect") == 4
+    assert re.search(r"^Plot +codeact-demo/revenue\.svg \(\d+ bytes\)$", done.out, re.MULTILINE)
+    assert sorted(path.name for path in folder.rglob("*")) == ["codeact-demo", "demo.html", "revenue.svg"]
     assert re.search(r"^Page +codeact-demo/demo\.html: the whole run in one file \(\d+ kB\); ", done.out, re.MULTILINE)
     page = (folder / "codeact-demo" / "demo.html").read_text()
     assert "Cake brought in the most money" in page
@@ -74,13 +52,12 @@ def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(demo):
     assert "Model    recorded: its answers are read from a file" in shown
     assert "Code     real: every result below comes from running the code now" in shown
     assert "Sandbox  a Docker container, started in " in shown
-    assert f"no network, user 65534:65534, no capabilities, read-only root, {MEMORY} of memory" in shown
-    assert re.search(r"^Time +\S+ m?s in total, \S+ m?s of it running code", shown, re.MULTILINE)
+    assert re.search(r"^Time +\S+ m?s in total; the sandbox has been removed$", shown, re.MULTILINE)
 
 
 def test_failure_is_real_and_the_answer_matches_the_output(demo):
     shown = demo[0].out
-    assert re.search(r"KeyError: 'Column not found: revenue'\nfailed, KeyError, exit code 1, \S+ m?s\n\n", shown)
+    assert re.search(r"KeyError: 'revenue'\nfailed, KeyError, exit code 1, \S+ m?s\n\n", shown)
     assert_answer_fits_output(shown)
 
 
@@ -90,24 +67,10 @@ def assert_answer_fits_output(shown):
     answer = shown.split("== The model's answer ==\n")[1]
     assert re.findall(r"[\d,]+\.\d\d\b", answer.split("The file has")[0]) == list(found.values())
     assert answer.startswith("**Cake brought in the most money: 1,636.00.**")
-    rows = [line.split(",") for line in load_recording("sales.json").files["sales.csv"].splitlines()[1:]]
+    rows = [line.split(",") for line in load_recording()["files"]["sales.csv"][1:]]
     for product in ("cake", "coffee", "tea"):
         real = sum(int(units) * float(price) for _, name, units, price in rows if name == product)
         assert found[product] == f"{real:,.2f}"
-
-
-def test_image_without_libraries_gives_a_note_and_another_recording(plain_image, tmp_path):
-    done = codeact("demo", "--image", plain_image, "--out", tmp_path / "out")
-    assert (done.status, done.err) == (0, "")
-    note = "Note     this image has no pandas and no matplotlib, so the demo plays a recording without them."
-    assert note in done.out
-    assert "a Docker container, started in" in done.out
-    assert titles(done.out) == STEPS
-    assert "KeyError: 'revenue'" in done.out
-    assert_answer_fits_output(done.out)
-    svg = (tmp_path / "out" / "revenue.svg").read_text()
-    assert svg.startswith("<svg")
-    assert svg.count("<rect") == 4
 
 
 def test_terminal_output_has_titles_that_fit_the_width(bubblewrap, tmp_path):

@@ -55,7 +55,7 @@ OPTIONS = {
         *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
     ("batch",): [
-        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--keep-going", "--ray", "--json"),
+        *("TASKS", "--out", "--limit", "--check", "--accept-changes", "--json"),
         *("--concurrency", "--repeat", "--max-tokens", "--max-cost", "--price", "--model", "--act", "--team", "--data"),
         *("--package", "--option", "attempts", "backoff", "max_sandboxes", "sandbox_uses", "model_calls_per_minute"),
         *("tasks_per_minute", "max_seconds", "task_timeout"),
@@ -69,7 +69,7 @@ OPTIONS = {
     ("view",): ["[RUN|DIR]", "--port", "--no-open", "--host"],
     ("image",): ["build"],
     ("image", "build"): ["--force"],
-    ("doctor",): ["--json", "--image", "--base-url"],
+    ("doctor",): ["--json", "--image"],
     ("clean",): ["--all", "--dry-run", "--json"],
 }
 
@@ -103,9 +103,7 @@ def test_help_wraps_paragraphs_as_a_whole():
 def test_help_of_batch_fits_on_a_screen():
     lines = codeact("batch", "--help", env={"COLUMNS": "100"}).out.splitlines()
     assert len(lines) <= 50
-    refused = codeact(
-        "batch", "x", "--out", "y", "--model", "m", "--no-describe-environment", "--retries", "1", "--team"
-    )
+    refused = codeact("batch", "x", "--out", "y", "--model", "m", "--untrusted", "--retries", "1", "--team")
     assert refused.err.startswith("codeact: --retries is not for --team"), "options that the help leaves out work, too"
 
 

@@ -136,10 +136,10 @@ def test_ctrl_c_while_the_file_is_read(tmp_path):
 
 
 def test_ctrl_c_before_a_command_has_begun(monkeypatch, capsys):
-    def interrupted(_):
+    def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "_application", interrupted)
+    monkeypatch.setattr(main, "app", interrupted)
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 130

@@ -1,9 +1,5 @@
 """Names of models in `--model`: which server, client and key each stands for."""
 
-import json
-import sys
-from dataclasses import replace
-
 import pytest
 
 from autogen_codeact.cli.exit import CommandError
@@ -95,19 +91,6 @@ def test_prefix_without_a_name_is_an_error(spec):
         open_model(ModelChoice(spec))
 
 
-def test_missing_package_of_a_component_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "anthropic", None)
-    for name in [name for name in sys.modules if name.startswith("autogen_ext.models.anthropic")]:
-        monkeypatch.delitem(sys.modules, name)
-    file = tmp_path / "model.json"
-    provider = "autogen_ext.models.anthropic.AnthropicChatCompletionClient"
-    file.write_text(json.dumps({"provider": provider, "config": {"model": "claude-x", "api_key": "sk-in-the-file"}}))
-    with pytest.raises(CommandError) as caught:
-        open_model(ModelChoice(str(file)))
-    assert str(caught.value).startswith(f"{file} can't be loaded: ")
-    assert str(caught.value).endswith(". Install it: pip install 'autogen-ext[anthropic]'")
-
-
 def test_unknown_model_of_anthropic_is_asked_for_json_in_words():
     info = open_model(ModelChoice("anthropic/claude-x")).model_info
     assert (info["vision"], info["json_output"], info["structured_output"]) == (True, False, False)
@@ -136,16 +119,3 @@ def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):
     monkeypatch.delenv("GEMINI_API_KEY")
     with pytest.raises(RunError, match=r"^There is no key for gemini-x: set GEMINI_API_KEY, or name another variable"):
         key_for({"model": "gemini-x", "base_url": GEMINI.base_url})
-
-
-def test_another_model_of_the_chat_keeps_the_server_that_was_named():
-    named = ModelChoice("first", base_url="http://127.0.0.1:8000/v1", api_key_env="LLAMA_API_KEY", timeout_s=7)
-    assert named.with_name("openai/second") == replace(named, spec="openai/second")
-    assert named.with_name("replay:x.json") == ModelChoice("replay:x.json", timeout_s=7)
-
-
-def test_another_server_does_not_get_the_key_of_the_first():
-    first = ModelChoice("openai/first", api_key_env="LLAMA_API_KEY")
-    assert first.with_name("gpt-4o").key_variable == "LLAMA_API_KEY"
-    assert first.with_name("anthropic/x").key_variable == "ANTHROPIC_API_KEY"
-    assert ModelChoice("replay:x.json").with_name("gpt-4o").key_variable == "OPENAI_API_KEY"

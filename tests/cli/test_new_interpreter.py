@@ -21,7 +21,6 @@ WITH_MODEL = {
 OTHERS = {
     "doctor": ["doctor", "--json"],
     "clean": ["clean", "--dry-run", "--json"],
-    "no sandbox": ["exec", "-", "--sandbox", "none"],
     "usage error": ["exec"],
 }
 RUN = re.compile(r"\b\d{8}-\d{6}-[\w-]+-[0-9a-f]{4}\b")

@@ -98,21 +98,14 @@ def test_terminal_output_has_titles_colours_and_the_whole_answer(tmp_path):
     assert "It is **42**.\n" in shown
 
 
-def test_recording_can_be_json_lines(tmp_path):
-    file = tmp_path / "answers.jsonl"
-    file.write_text(f"{json.dumps(WORKS)}\n\n{json.dumps({'content': ['It is', '42.']})}\n")
-    done = run("What is 6*7?", "--model", f"replay:{file}", "--json")
-    assert done.status == 0
-    assert done.objects[-2]["content"] == "It is\n42."
-
-
 def test_invalid_recording_is_status_2(tmp_path_factory):
     for content, complaint in [
         ("[]", "holds no answers"),
-        ("", "holds no answers"),
+        ("", ":1 is not JSON: Expecting value at column 1: give a JSON list"),
+        ('"a"', "holds no answers"),
         ("no json", ":1 is not JSON: Expecting value at column 1: give a JSON list"),
         ('[\n"a",\n"b\n]', ":3 is not JSON: Invalid control character at column 3: give"),
-        ('"a"\n\n"b" "c"\n', ":3 is not JSON: Extra data at column 5: give"),
+        ('["a"]\n"b"', ":2 is not JSON: Extra data at column 1: give"),
         ("[" * 100_000, "answers.json is nested too deep, or has a number that is too long: give"),
         ("[1]", "answer 1 has no text"),
         ('["a", {"thought": "b"}]', "answer 2 has no text"),

@@ -39,7 +39,6 @@ def test_options_that_can_not_be_combined_are_refused(tmp_path_factory):
     for options, words in [
         (["--act", "--team"], "--act and --team can't be combined: choose one."),
         (["--act", "--retries", "1"], "--retries is not for --act: there --steps limits the run."),
-        (["--act", "--sandbox", "none"], "--act needs --mode session, which --sandbox none does not have."),
         (["--act", "--mode", "process"], "--act needs --mode session: leave --mode process out."),
         (["--steps", "3"], "--steps is only for --act."),
     ]:

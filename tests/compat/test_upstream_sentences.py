@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
-from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent, TextMessage
+from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor
-from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
-from autogen_ext.models.replay import ReplayChatCompletionClient
+from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
+from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
 from tests.cases import case
 from tests.sandbox import reused
@@ -25,61 +23,16 @@ def fenced(code: str, language: str = "python") -> TextMessage:
     return TextMessage(content=f"```{language}\n{code}\n```", source="assistant")
 
 
-@pytest.fixture
-def local(tmp_path: Path) -> CodeExecutor:
-    with pytest.warns(UserWarning, match="may execute code on the local machine|local command line"):
-        return LocalCommandLineCodeExecutor(work_dir=tmp_path)
-
-
 async def answer(agent: Any, *messages: TextMessage) -> str:
     response = await agent.on_messages(list(messages), CancellationToken())
     assert isinstance(response.chat_message, TextMessage)
     return response.chat_message.content
 
 
-async def test_failing_and_silent_code_have_autogens_sentences(local: CodeExecutor) -> None:
-    agent = CodeExecutorAgent("runner", local)
-    failed = await answer(agent, fenced("print('on')"), fenced("import math; math.sqrt(-1)"))
-    assert failed.startswith("The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\non\n")
-    assert "ValueError: math domain error" in failed
-    silent = (
-        "The script ran but produced no output to console. The POSIX exit code was: {}. If you were expecting output, "
-    )
-    silent += "consider revising the script to ensure content is printed to stdout."
-    assert await answer(agent, fenced("x = 1")) == silent.format(0)
-    assert silent.format(3) in await answer(agent, fenced("exit 3", "sh"))
-
-
-async def test_a_refusal_and_a_failed_dump_have_autogens_sentences(local: CodeExecutor) -> None:
-    for is_async in [False, True]:
-        with case(is_async):
-
-            def no(request: ApprovalRequest) -> ApprovalResponse:
-                return ApprovalResponse(approved=False, reason=f"no {request.code.count('```')}")
-
-            async def no_later(request: ApprovalRequest) -> ApprovalResponse:
-                return no(request)
-
-            agent = CodeExecutorAgent("runner", local, approval_func=no_later if is_async else no)
-            assert await answer(agent, fenced("print(1)")) == "Code execution was not approved. Reason: no 2"
-            with pytest.raises(ValueError, match="Cannot serialize CodeExecutorAgent with approval_func set"):
-                agent.dump_component()
-
-
-async def test_a_decision_to_try_again_has_autogens_text(local: CodeExecutor) -> None:
-    model = ReplayChatCompletionClient(
-        ["```sh\nexit 3\n```", '{"retry": "true", "reason": "again"}', "```sh\necho ok\n```", "Done."],
-        model_info={**ReplayChatCompletionClient([]).model_info, "structured_output": True, "json_output": True},
-    )
-    agent = CodeExecutorAgent("coder", local, model_client=model, max_retries_on_error=1)
-    events = [event async for event in agent.on_messages_stream([fenced("x", "text")], CancellationToken())]
-    assert [type(event) for event in events[:5]] == [CodeGenerationEvent, CodeExecutionEvent] * 1 + [
-        CodeGenerationEvent,
-        CodeGenerationEvent,
-        CodeExecutionEvent,
-    ]
-    assert isinstance(events[2], CodeGenerationEvent)
-    assert events[2].to_text() == "Attempt number: 1\nProposed correction: again"
+def test_a_failed_dump_has_autogens_sentence() -> None:
+    agent = CodeExecutorAgent("runner", DockerCommandLineCodeExecutor(), approval_func=lambda _: None)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ValueError, match="Cannot serialize CodeExecutorAgent with approval_func set"):
+        agent.dump_component()
 
 
 @pytest.mark.parametrize("mode", ["process", "session"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import codeact, start, wait_until
+from tests.cli.support import codeact, in_bubblewrap, start, wait_until
 from tests.cli.test_interrupt import command_lines
 
 
@@ -44,6 +44,14 @@ def test_a_run_with_the_local_model_ends_with_an_answer() -> None:
     assert done.status in (0, 1), done  # 1: its last message is code, or was cut off
     assert "\n55\n" in done.out
     assert "== The model's answer ==" in done.out
+
+
+@pytest.mark.live
+def test_a_context_that_is_too_small_is_an_error_that_says_what_to_do() -> None:
+    done = in_bubblewrap("run", "--act", "--model", "local", "--context", 512, "word " * 400)
+    assert done.status == 2
+    assert "The task does not fit into the model's context: " in done.err
+    assert "Give the model a larger context (--context TOKENS, or context= in Python) or a shorter task." in done.err
 
 
 @pytest.mark.live

@@ -2,24 +2,14 @@
 
 import asyncio
 import gc
-import warnings
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core.code_executor import CodeExecutor
-from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from tests.agents.conftest import executor, session
 
-@pytest.fixture
-async def executor(tmp_path: Path) -> AsyncIterator[CodeExecutor]:
-    """A real executor. These tests look at the team around it, so AutoGen's local one will do for our few lines."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it warns that it is no sandbox; the code here is ours
-        local = LocalCommandLineCodeExecutor(timeout=20, work_dir=tmp_path)
-    async with local:
-        yield local
+__all__ = ["executor", "session"]
 
 
 @pytest.fixture

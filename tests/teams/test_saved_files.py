@@ -12,12 +12,10 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import UserMessage
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team, load_component
 from tests.agents.codeact import python
 from tests.agents.support import contains, received_by, scripted
-from tests.sandbox import reused
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -29,12 +27,6 @@ def golden(name: str) -> Any:
 def pay(to: str, euros: int) -> dict[str, object]:
     """Pay somebody."""
     raise AssertionError("a rebuilt session calls no host tool")
-
-
-@pytest.fixture
-async def session(bubblewrap: None) -> Any:
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=20) as executor:
-        yield executor
 
 
 async def test_state_of_a_team_has_its_participants_and_their_session(session: SandboxCodeExecutor) -> None:

@@ -328,16 +328,6 @@ async def test_question_that_nobody_can_read_is_not_asked(tmp_path):
     assert control.questions == []
 
 
-async def test_stop_button_stops_the_run(tmp_path):
-    stopped = asyncio.Event()
-    async with Live(tmp_path / "live"):
-        control = RunControl(tmp_path / "live", stopped.set)
-        async with asking([tmp_path / "live"], control=control) as client:
-            assert (await client.post("/api/runs/live/stop", json={})).status_code == 200
-            async with asyncio.timeout(WAIT_S):
-                await stopped.wait()
-
-
 async def test_answer_that_is_none_is_refused(tmp_path):
     async with Live(tmp_path / "live"):
         control = RunControl(tmp_path / "live", lambda: None)

@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from autogen_codeact.runs import RunFolderError
 from autogen_codeact.runs.events import (
     BlockFinished,
     BlockStarted,
@@ -16,7 +13,6 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import MAX_LINE
 from autogen_codeact.viewer import indexing
-from autogen_codeact.viewer.steps import RunSteps
 from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
@@ -31,16 +27,6 @@ def test_damaged_lines_are_one_gap_and_the_rest_is_there(tmp_path):
     assert [(each["text"], each["notes"]) for each in gaps] == [("the line is damaged: it is not JSON", ["3 lines"])]
     assert run.header()["gaps"] == 3
     assert kinds(run)[-1] == ("end", None, "completed")
-
-
-def test_missing_and_repeated_events_are_gaps(tmp_path):
-    content = lines(whole_run())
-    run = read(write_log(tmp_path / "run", [*content[:3], content[2], *content[5:]]))
-    assert [each["text"] for each in steps(run) if each["kind"] == "gap"] == [
-        "event 3 is there twice, or in a wrong place"
-    ]
-    run = read(write_log(tmp_path / "other", [*content[:3], *content[5:]]))
-    assert [each["text"] for each in steps(run) if each["kind"] == "gap"] == ["events are missing before this line: 2"]
 
 
 def test_overlong_line_is_a_gap_and_costs_no_memory(tmp_path):
@@ -133,11 +119,6 @@ def test_replaced_log_is_not_read_on(tmp_path):
     write_log(folder, content[:2])
     run.read()
     assert run.error == f"The log of {folder} was replaced while it was read."
-
-
-def test_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(RunFolderError, match="is not a run"):
-        RunSteps(tmp_path)
 
 
 def test_steps_of_a_run_are_limited(tmp_path, monkeypatch):

@@ -29,7 +29,6 @@ class Leftover:
         owner_state: `dead`, or `unknown`.
         remove: Removes it with all that runs in it; False if it was removed meanwhile.
         kept: Whether its user wants it to persist after its end (`auto_remove=False`).
-        engine: Name of the Docker engine that has it, if the user has named engines.
     """
 
     kind: str
@@ -39,7 +38,6 @@ class Leftover:
     owner_state: OwnerState
     remove: Callable[[], bool]
     kept: bool = False
-    engine: str | None = None
 
     @property
     def orphan(self) -> bool:
@@ -49,11 +47,10 @@ class Leftover:
     @property
     def reason(self) -> str:
         """Why it exists, in a few words."""
-        where = f"; on {self.engine}" if self.engine is not None else ""
         if self.kept:
-            return f"kept on purpose (auto_remove=False) by {self.owner}{where}"
+            return f"kept on purpose (auto_remove=False) by {self.owner}"
         known = "is dead" if self.owner_state == "dead" else "can not be checked from here"
-        return f"started by {self.owner}, which {known}{where}"
+        return f"started by {self.owner}, which {known}"
 
 
 def pid_namespace() -> str:

@@ -103,21 +103,6 @@ async def test_processes_of_a_block_end_with_the_rebuilding(make: Make, hosts: H
     assert contents(work) == before
 
 
-async def test_a_host_tool_is_called_once(make: Make) -> None:
-    calls = []
-
-    def pay(euros: int) -> str:
-        """Pay."""
-        calls.append(euros)
-        return f"receipt {len(calls)}"
-
-    state, _, _ = await run_turn(await make(), None, "receipt = pay(5)", tools=[pay])
-    for _ in range(2):
-        state, _, printed = await run_turn(await make(), state, "print(receipt)", tools=[pay])
-        assert printed == ["receipt 1\n"]
-    assert calls == [5]
-
-
 def open_folder(request: pytest.FixtureRequest) -> Path:
     """A folder that the sandbox's user can reach; pytest's own are closed to it."""
     folder = Path(tempfile.mkdtemp())

@@ -30,9 +30,9 @@ _to_remove: dict[EngineAddress, set[str]] = {}
 _lock = threading.Lock()
 
 
-def leftovers(client: APIClient, engine: str | None = None) -> list[Leftover]:
+def leftovers(client: APIClient) -> list[Leftover]:
     """List the sandboxes of an engine whose owner does not run on this machine now, by name; one request."""
-    items = [_leftover(client, engine, container) for container in _containers(client, f"{KIND}={SANDBOX}")]
+    items = [_leftover(client, container) for container in _containers(client, f"{KIND}={SANDBOX}")]
     return sorted((item for item in items if item.owner_state != "alive"), key=lambda item: item.name)
 
 
@@ -42,7 +42,7 @@ def _containers(client: APIClient, label: str) -> list[dict[str, Any]]:
         return list(sdk.containers(all=True, filters={"label": label}))
 
 
-def _leftover(client: APIClient, engine: str | None, container: dict[str, Any]) -> Leftover:
+def _leftover(client: APIClient, container: dict[str, Any]) -> Leftover:
     labels, state = container.get("Labels") or {}, str(container.get("State", "unknown"))
     name = str((container.get("Names") or [container["Id"][:12]])[0]).lstrip("/")
     return Leftover(
@@ -53,7 +53,6 @@ def _leftover(client: APIClient, engine: str | None, container: dict[str, Any]) 
         owner_state=owner_state(labels),
         remove=lambda: _remove(client, container["Id"], name) == "removed",
         kept=KEEP in labels and state == "exited",
-        engine=engine,
     )
 
 
