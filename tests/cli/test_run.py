@@ -388,9 +388,7 @@ def test_component_and_its_retries_have_the_time_limit_of_the_options(tmp_path):
     assert done.status == 2
     told, error = done.err.splitlines()
     assert told == "codeact: the model's server is busy (HTTP 503): asking again in 0.1 s (1 of 1)"
-    assert error.startswith(
-        "codeact: The run failed. The model gave no answer in 0.5 s. --model-timeout SECONDS "
-    )
+    assert error.startswith("codeact: The run failed. The model gave no answer in 0.5 s. --model-timeout SECONDS ")
 
 
 def test_component_of_another_class_is_not_created(tmp_path):
