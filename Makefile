@@ -17,6 +17,7 @@ help: ## show this list
 demo: notice-demo $(VENV)/.installed ## a run with a recorded model and a real sandbox (Docker, else bubblewrap)
 	@docker/setup.sh sandbox $(BIN)
 	@$(BIN)/codeact demo
+	@echo "codeact is in $(BIN), which your shell does not search yet: run \`. $(BIN)/activate\`, or type $(BIN)/codeact."
 
 $(VENV)/mcp2: | $(VENV)/.installed
 	@echo "installing version 2 of the package mcp beside version 1, for the tests" >&2

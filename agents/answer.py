@@ -288,7 +288,7 @@ def with_output(text: str, output: str) -> str:
     """Return an answer in words together with the output before it, if that ends in a value which the answer leaves out.
 
     Small models invent results even after they have seen them. The answer leaves a number or list out if it gives another one,
-    code, or a remark about the output instead. Rounded numbers, percentages and other ways to write digits are the same value.
+    Python, or a remark about the output instead. Rounded numbers, percentages and other ways to write digits are the same value.
     Numbers with many decimals are often converted; code without a fence, and text without numbers, may be another answer.
     """
     found = _VALUE.fullmatch(output.strip()) if len(output) <= MAX_VALUE_CHARS else None
@@ -296,7 +296,7 @@ def with_output(text: str, output: str) -> str:
         return text
     value, said = found[1], _THOUSANDS.sub("", _FENCED.sub("", text))
     digits = _NO_DIGITS.sub("", said)
-    speaks_of_it = _SPEAKS_OF_OUTPUT.search(said) is not None or len(said) < len(text)
+    speaks_of_it = _SPEAKS_OF_OUTPUT.search(said) is not None or "```py" in text
     if _NO_DIGITS.sub("", value).strip("0") in digits or not (digits or speaks_of_it):
         return text
     if value.startswith("["):

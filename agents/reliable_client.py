@@ -26,7 +26,7 @@ _CONNECTION_ERRORS = frozenset({"APIConnectionError", "TransportError", "Connect
 
 
 class ModelTimeoutError(TimeoutError):
-    """The model's server has sent nothing for too long."""
+    """The model has sent nothing for too long."""
 
 
 class ReliableClient(ModelMiddleware):
@@ -101,7 +101,7 @@ class ReliableClient(ModelMiddleware):
         failures = 0
         while True:
             try:
-                silence = f"the model's server gave no answer in {self._timeout_s:g} s"
+                silence = f"the model gave no answer in {self._timeout_s:g} s"
                 return await self._in_time(whole(call.items()), call.options, silence)
             except Exception as error:  # noqa: BLE001 - raised again, unless it passes
                 failures += 1
@@ -112,7 +112,7 @@ class ReliableClient(ModelMiddleware):
     async def _pieces(self, call: ModelCall) -> Items:
         async with aclosing(call.items()) as stream:
             while True:
-                silence = f"the model's server sent nothing for {self._timeout_s:g} s"
+                silence = f"the model sent nothing for {self._timeout_s:g} s"
                 item = await self._in_time(_next(stream), call.options, silence)
                 if item is None:
                     return

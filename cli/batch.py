@@ -34,6 +34,8 @@ from autogen_codeact.cli.sandbox_choice import Kind
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
+SAME_ERRORS = 10
+"""Tasks that all fail with an error that only the user can mend, such as a wrong key, after which the batch stops."""
 AGAIN = "the same command goes on from here"
 
 
@@ -70,7 +72,7 @@ class _Running:
         self._total = 0
         self._taken = 0
         self._finishing = False
-        self._errors = set[str]()
+        self._errors = list[str]()
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
@@ -152,7 +154,14 @@ class _Running:
         self._display.take(row)
         if self._writer is not None:
             await self._writer.write({"type": "row", **row.model_dump(mode="json")})
-        self._errors.add(row.error_class or "")
+        if row.outcome != "invalid":
+            self._errors.append(row.error_class or "")
+        if len(self._errors) == SAME_ERRORS and self._advice() is not None and self._batch is not None:
+            self._batch.stop()
+
+    def _advice(self) -> str | None:
+        """Return what the user can do if all tasks so far have failed with the same error."""
+        return advice_for(self._errors[0], self._job.model) if len(set(self._errors)) == 1 else None
 
     def _counts(self) -> BatchCounts:
         assert self._batch is not None
@@ -181,10 +190,10 @@ class _Running:
         if spent is not None:
             say(spent)
             return EXIT_BUDGET
-        if ended == "stopped":
-            say(f"interrupted, {describe_progress(counts)[0]}; {AGAIN}")
-            return EXIT_INTERRUPTED
-        advice = advice_for(self._errors.pop(), job.model) if len(self._errors) == 1 else None
+        advice = self._advice()
         if advice is not None:
             say(f"{advice} Then {AGAIN}")
+        if ended == "stopped" and (advice is None or len(self._errors) < SAME_ERRORS):
+            say(f"interrupted, {describe_progress(counts)[0]}; {AGAIN}")
+            return EXIT_INTERRUPTED
         return EXIT_FAILED if summary.failed or summary.invalid else 0

@@ -21,6 +21,8 @@ except ImportError:
     raise CommandError("`codeact chat` needs an extra: pip install 'autogen-codeact[chat]'.") from None
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
+_SPACE = "\ue0b1"
+"""A private character, which stands for a space."""
 
 
 class Interrupted(Exception):
@@ -114,7 +116,7 @@ class PromptReader:
     async def _ask(self, session: PromptSession[str], prompt: str) -> str:
         self._asking = session
         try:
-            text = await session.prompt_async([("", prompt)], handle_sigint=False)
+            text = await session.prompt_async([("", prompt.removesuffix(" ") + _SPACE)], handle_sigint=False)
         finally:
             self._asking = None
         return text.rstrip("\n")
@@ -130,16 +132,17 @@ class PromptReader:
 Reader = LineReader | PromptReader
 
 
+class _Output(Vt100_Output):
+    """Writes the space at the end of a prompt, which prompt_toolkit leaves out."""
+
+    def write(self, data: str) -> None:
+        super().write(data.replace(_SPACE, " "))
+
+
 def _new_session() -> PromptSession[str]:
-    output = Vt100_Output.from_pty(unfiltered(sys.stdout), term=os.environ.get("TERM"))
+    output = _Output.from_pty(unfiltered(sys.stdout), term=os.environ.get("TERM"))
     output.enable_cpr = False  # who answers late, or never, would get a warning into the line
-    return PromptSession(
-        output=output,
-        key_bindings=_bindings(),
-        multiline=True,
-        prompt_continuation="  ",
-        complete_while_typing=False,
-    )
+    return PromptSession(output=output, key_bindings=_bindings(), multiline=True, prompt_continuation="  ")
 
 
 def _bindings() -> KeyBindings:

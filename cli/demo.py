@@ -69,7 +69,9 @@ async def _recorded(out: Path, folder: Path, choice: SandboxChoice) -> int:
     if status == 0:
         terminal.field("Time", f"{format_duration(time.monotonic() - begun)} in total; the sandbox has been removed")
         terminal.field("Next", 'codeact run "How many primes are below 1000?" --model gpt-4o-mini')
-        terminal.field("", "(needs OPENAI_API_KEY; `codeact run --help` lists other models)")
+        terminal.field(
+            "", "(needs OPENAI_API_KEY; `--model local` is a toy without a key; `codeact models` lists others)"
+        )
     return status
 
 

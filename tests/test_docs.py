@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "samples" / "README.md"]
 # Import lines only, or for a cluster of Ray: there is nothing to run here.
-FRAGMENTS = {("differences.md", 1), ("scaling.md", 2), ("runs.md", 2)}
+FRAGMENTS = {("differences.md", 1), ("scaling.md", 2), ("runs.md", 2), ("models.md", 1)}
 MODEL_SAYS = [
     "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
     "The 50th Fibonacci number is 12586269025.",
@@ -32,7 +32,7 @@ best = max(revenue, key=revenue.get)
 print(best, revenue[best])
 ```"""
 ANSWERS = {
-    ("models.md", 1): ["Yes, it is."],
+    ("models.md", 2): ["Yes, it is."],
     ("coming-from.md", 1): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from.md", 2): [
         "```python\nrevenue = {name: count * price(name) for name, count in units_sold().items()}\n"
@@ -42,17 +42,14 @@ ANSWERS = {
 """What the model answers to a program; `MODEL_SAYS` to all others."""
 SALES = "product,units,price\nkettle,3,24.50\nteapot,7,39.00\ncup,20,4.25\n"
 PRINTS = {
-    (
-        "getting-started.md",
-        1,
-    ): "TextMessage\nCodeGenerationEvent\nCodeExecutionEvent\nTextMessage\nTaskResult\n",
+    ("getting-started.md", 1): '{"Oslo": 7, "Rome": 19}\n',
     ("coming-from.md", 1): "The teapot brought in the most: 273.00 euros.\n",
     ("scaling.md", 1): "['unix:///var/run/docker.sock', 'tcp://a.example:2376', 'b']\n",
     ("coming-from.md", 2): "teapot: 273.00 euros\n",
     ("coming-from.md", 3): "figure-1.png ['image/png', 'text/plain']\nteapot\n",
     ("README.md", 1): "cheapest: milk\n",
     ("README.md", 2): "CodeActAgent: 110\n",
-    ("models.md", 1): "Yes, it is.\n",
+    ("models.md", 2): "Yes, it is.\n",
     ("batch.md", 1): "square-4 completed 16 True\n",
     ("viewer.md", 1): "http://127.0.0.1:",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",

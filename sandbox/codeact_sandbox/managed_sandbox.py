@@ -284,7 +284,11 @@ class ManagedSandbox:
             SandboxError: Something around the code broke.
             asyncio.CancelledError: The task was cancelled; the code is dead by then. The exception's `result` has its output.
         """
-        return await self.run_all((Block(code, language),), timeout=timeout)
+        result = await self.run_all((Block(code, language),), timeout=timeout)
+        if result.outcome == "timeout":
+            limit = self.timeout if timeout is None else timeout
+            result.notes = (*result.notes, f"It was stopped after {limit:g} s, its time limit (timeout=).")
+        return result
 
     async def run_all(
         self,

@@ -58,7 +58,7 @@ async def test_answer_that_is_never_whole_ends_at_the_limit():
         with case(reply):
             async with OpenAIServer([reply]) as server:
                 line = Line(server, 1.0)
-                with pytest.raises(ModelTimeoutError, match=re.escape("the model's server gave no answer in 1 s")):
+                with pytest.raises(ModelTimeoutError, match=re.escape("the model gave no answer in 1 s")):
                     await line.whole()
                 assert line.told == []
 
@@ -84,7 +84,7 @@ async def test_stream_without_progress_ends_at_the_limit():
         with case(reply):
             async with OpenAIServer([reply]) as server:
                 line = Line(server, 1.0)
-                with pytest.raises(ModelTimeoutError, match=re.escape("the model's server sent nothing for 1 s")):
+                with pytest.raises(ModelTimeoutError, match=re.escape("the model sent nothing for 1 s")):
                     await line.pieces()
                 assert line.told == []
 

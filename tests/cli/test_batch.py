@@ -103,9 +103,19 @@ def test_check_for_tasks_that_have_none(model, tmp_path):
     assert [row["passed"] for row in rows(tmp_path / "python")] == [True] * 3
 
 
+def test_error_that_only_the_user_can_mend_stops_the_batch(tmp_path):
+    tasks = write_tasks(tmp_path, 100)
+    with Model(every=[REFUSED]) as refusing:
+        done = refusing.run(tasks, tmp_path / "out")
+        assert len(refusing.asked) < 20
+    assert done.status == 1
+    assert done.err.endswith("\ncodeact: Check the key in OPENAI_API_KEY. Then the same command goes on from here\n")
+    assert "sk-of-the-tests" not in done.out + done.err
+
+
 def test_batch_with_a_shared_error_goes_on_when_it_is_mended(tmp_path):
-    tasks = write_tasks(tmp_path, 12)
-    with Model(every=[REFUSED] * 12 + [Reply("It is fine.")]) as refusing:
+    tasks = write_tasks(tmp_path, 8)
+    with Model(every=[REFUSED] * 8 + [Reply("It is fine.")]) as refusing:
         done = refusing.run(tasks, tmp_path / "out", "--concurrency", 1)
         assert done.status == 1
         assert {row["error_class"] for row in rows(tmp_path / "out")} == {"AuthenticationError"}

@@ -187,10 +187,43 @@ def test_shell_script_runs(tmp_path):
     assert (done.status, [entry["output"] for entry in done.objects]) == (3, ["one\n"])
 
 
-def test_script_without_code_is_status_2(tmp_path_factory):
+def notebook(*cells, **metadata):
+    made = [{"cell_type": kind, "source": source, "metadata": {}} for kind, source in cells]
+    return json.dumps({"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5})
+
+
+def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
+    file = tmp_path / "book.ipynb"
+    cells = [
+        ("markdown", "# Title"),
+        ("code", ["x = 20\n", "y = 1"]),
+        ("code", ""),
+        ("code", "x + y"),
+        ("code", "\nx / 0"),
+        ("code", "7"),
+    ]
+    file.write_text(notebook(*cells, kernelspec={"language": "python"}))
+    done = in_bubblewrap("exec", file, cwd=tmp_path)
+    assert done.status == 1
+    assert [line for line in done.out.splitlines() if line.startswith("[")] == [
+        *("[1/4] python, cell 2", "[2/4] python, cell 4", "[3/4] python, cell 5"),
+    ]
+    assert f" at {file}, cell 5, line 2\n" in done.out
+    assert done.err == "codeact: stopped at the first failing block; 1 block after it did not run\n"
+    done = in_bubblewrap("exec", file, "--keep-going", "--json", cwd=tmp_path)
+    assert done.status == 1
+    assert [(entry["cell"], entry["value_repr"], entry["exit_code"]) for entry in done.objects] == [
+        *((2, None, 0), (4, "21", 0), (5, None, 1), (6, "7", 0)),
+    ]
+
+
+def test_script_or_notebook_without_code_is_status_2(tmp_path_factory):
     for name, text, complaint in [
         ("a.py", " \n", "no code blocks to run.\n"),
         ("a.sh", "", "no code blocks to run.\n"),
+        ("a.ipynb", "{}", "is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"),
+        ("a.ipynb", '{"cells": [\n', ":2 is not JSON: Expecting value at column 1"),
+        ("a.ipynb", notebook(("markdown", "only")), "no code blocks to run.\n"),
     ]:
         with case(name, text, complaint):
             tmp_path = tmp_path_factory.mktemp("case")
@@ -267,7 +300,7 @@ def test_file_of_another_kind_is_read_as_markdown(tmp_path):
         assert done.status == 2
         assert done.err == (
             f"codeact: {name}: no code blocks to run. Blocks need a fence with a language, such as ```python. Files that end in "
-            ".py, .sh, .bash are scripts; all others are read as markdown.\n"
+            ".py, .sh, .bash are scripts, and .ipynb a notebook; all others are read as markdown.\n"
         )
 
 

@@ -352,7 +352,7 @@ def test_silent_server_ends_at_the_model_timeout():
     done, _ = served(Reply(silent=True), arguments=["--model", "gpt-4o", "--model-timeout", "0.5"])
     assert (done.status, done.out.count("42")) == (2, 0)
     assert done.err == (
-        "codeact: The run failed. The model's server gave no answer in 0.5 s. --model-timeout SECONDS waits longer; with "
+        "codeact: The run failed. The model gave no answer in 0.5 s. --model-timeout SECONDS waits longer; with "
         "--stream, only time without a piece of the answer counts.\n"
     )
 
@@ -400,9 +400,7 @@ def test_component_and_its_retries_have_the_time_limit_of_the_options(tmp_path):
     assert done.status == 2
     told, error = done.err.splitlines()
     assert told == "codeact: the model's server is busy (HTTP 503): asking again in 0.1 s (1 of 1)"
-    assert error.startswith(
-        "codeact: The run failed. The model's server gave no answer in 0.5 s. --model-timeout SECONDS "
-    )
+    assert error.startswith("codeact: The run failed. The model gave no answer in 0.5 s. --model-timeout SECONDS ")
 
 
 def test_component_of_another_class_is_not_created(tmp_path):

@@ -16,6 +16,8 @@ def test_options_of_local_models_are_checked() -> None:
             ["--model", "gguf:/missing.gguf"],
             "There is no file /missing.gguf: gguf: stands before the path of a GGUF file.",
         ),
+        (["--model", "gguf:/"], "/ is a folder: name a GGUF file in it."),
+        (["--model", f"gguf:{__file__}"], "test_commands.py is no GGUF file: its first four bytes are not GGUF."),
         (["--model", "gpt-4o", "--context", "4096"], "--context goes with --model local or gguf:FILE"),
         (["--model", "local", "--context", "100"], "--context goes with --model local or gguf:FILE"),
         (

@@ -148,6 +148,11 @@ async def test_a_component_has_the_path_and_never_the_weights(live: LocalModelCl
 async def test_files_that_are_no_models_are_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(LocalModelError, match=r"there is no file .*missing.gguf"):
         await gguf_model(tmp_path / "missing.gguf").create(STORY)
-    (tmp_path / "text.gguf").write_text("not a model")
+    with pytest.raises(LocalModelError, match=r" is a folder: name a GGUF file in it$"):
+        await gguf_model(tmp_path).create(STORY)
+    (tmp_path / "notes.md").write_text("not a model")
+    with pytest.raises(LocalModelError, match=r"notes.md is no GGUF file: its first four bytes are not GGUF$"):
+        await gguf_model(tmp_path / "notes.md").create(STORY)
+    (tmp_path / "text.gguf").write_text("GGUF not a model")
     with pytest.raises(LocalModelError, match=r"^the model text.gguf can't be loaded: "):
         await gguf_model(tmp_path / "text.gguf").create(STORY)

@@ -73,8 +73,12 @@ def make_request(
     code, label, session = block.code, block.language, options.mode == "session"
     language = languages.get(label.strip().lower())
     if language is None:
-        known = ", ".join(sorted({language.name for language in languages.values()}))
-        return _refusal(127, "UnknownLanguage", f"The language {label[:100]!r} can't be run here. Use one of: {known}.")
+        others = ", ".join(sorted({each.name for each in languages.values()} - {"python", "sh"}))
+        return _refusal(
+            127,
+            "UnknownLanguage",
+            f"The language {label[:100]!r} can't be run here. Use python or sh, or what the image has a command for: {others}.",
+        )
     encoded = code.encode("utf-8", "replace")
     if len(encoded) > MAX_CODE:
         return _refusal(
@@ -102,7 +106,7 @@ def make_request(
     message = {"path": path, "command": command, "keep_state": keep_state, "scan": scan, "cpu_seconds": cpu_seconds}
     if filename is not None:
         message["hide"] = path
-        message["delete"] = not named and (options.delete_tmp_files or not of_caller)
+        message["delete"] = not named and (session or options.delete_tmp_files or not of_caller)
     return BlockRequest(message, encoded, filename)
 
 

@@ -13,7 +13,7 @@ ENVIRONMENT = {
 }
 """Variables of every process in the sandbox, besides those of its image or backend."""
 NO_INDEX = (
-    "pip can't install here: whoever runs this sandbox can set allow_pip=True (--allow-pip or --package NAME on the command "
-    "line); until then code has to use what is installed."
+    "pip can't install here: code has to use what is installed, unless whoever runs this sandbox sets allow_pip=True "
+    "(on the command line: --allow-pip or --package NAME)"
 )
 """What pip shows in a sandbox without a network."""

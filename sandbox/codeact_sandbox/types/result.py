@@ -175,7 +175,8 @@ class Result:
         exit_code: 0 on success; 124 after a timeout; 128 + n after signal n.
         output: Standard output and error in the order written; after a timeout, `TIMEOUT_LINE` follows, and if memory
             ran out, a line that says so.
-        code_file: First file of code that was run, on the host, or None. With `delete_tmp_files=True` it is gone by now.
+        code_file: First file of code that was run, on the host, or None. With `delete_tmp_files=True` it is gone by now; in a
+            session, too, unless the block has named it.
         outcome: How the (last) block ended.
         stdout: Standard output alone, only with `split_streams=True`.
         stderr: Standard error alone, only with `split_streams=True`.

@@ -172,6 +172,7 @@ class TestDefaultPython:
             f"the sandbox runs {SYSTEM_PYTHON}, without the packages of this program's Python ({other}" in caplog.text
         )
         assert "can't run it: Permission denied" in caplog.text
+        assert "); to have them, install that Python where every user can read it, or name another one" in caplog.text
 
     async def test_the_running_python_is_used_if_possible(self, monkeypatch):
         monkeypatch.setattr(sys, "executable", str(SYSTEM_PYTHON))

@@ -148,7 +148,9 @@ class TestCodeFiles:
         executor = await make_executor(mode="session", work_dir=tmp_path)
         assert (await run(executor, "print(1)")).code_file is None
         assert (await run(executor, "echo 1", "sh")).code_file is None
+        assert (await run(executor, "console.log(1)", "javascript")).output == "1\n"
         assert os.listdir(tmp_path) == []
+        assert await executor.list_files() == []
 
 
 class TestUploadAndDownload:

@@ -66,7 +66,7 @@ async def test_an_unknown_label_is_a_result_with_the_known_ones(executor: Docker
         result = await run(executor, "1", label)
         assert (result.outcome, result.exit_code) == ("error", 127)
         assert result.error.type == "UnknownLanguage"
-        assert "python" in result.output
+        assert "Use python or sh, or what the image has a command for: bash, " in result.output
 
 
 async def test_every_known_language_ends_in_a_typed_result(executor):

@@ -90,8 +90,13 @@ def find_interpreter(requested: str | None, user: HostUser) -> Interpreter:
         path = shutil.which(candidate) or candidate
         found = _examine(Path(path).absolute(), user) if os.path.lexists(path) else "there is no such file"
         if isinstance(found, Interpreter):
-            note = f"the sandbox runs {path}, without the packages of this program's Python ({problems[0] if problems else ''})"
-            return replace(found, note=note if problems else "")
+            if not problems:
+                return found
+            note = (
+                f"the sandbox runs {path}, without the packages of this program's Python ({problems[0]}); to have them, install "
+                "that Python where every user can read it, or name another one with python="
+            )
+            return replace(found, note=note)
         problems.append(f"{candidate}: {found}")
     raise SandboxUnavailable(
         f"there is no Python that the sandbox could run ({'; '.join(problems)}): install python3, or pass python= with "

@@ -32,8 +32,8 @@ MINIMUM_API_VERSION = "1.30"
 """The first one that tells how a container with `auto_remove` has ended; engines have it since Docker 17.06."""
 
 _START = (
-    "Start it with `sudo systemctl start docker` (or `make engine`, or start Docker Desktop); if the engine is elsewhere, set "
-    "DOCKER_HOST or run `docker context use NAME`."
+    "Start it with `sudo systemctl start docker`, or start Docker Desktop; if the engine is elsewhere, set DOCKER_HOST or run "
+    "`docker context use NAME`. On Linux, bubblewrap can be used instead."
 )
 _ADVICE_FOR_HOSTS = "Start it, or correct its url and its tls files."
 

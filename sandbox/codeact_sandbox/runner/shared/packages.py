@@ -74,7 +74,9 @@ def refuse(reason):
     """Let pip end at once with a reason, unless it is told of an index; there is no network."""
     global _refusal  # noqa: PLW0603
     os.environ.setdefault("PIP_RETRIES", "0")
-    if os.environ.setdefault("PIP_INDEX_URL", reason) == reason:
+    # The path of a folder that does not exist: pip shows it as it is, also with --quiet, and opens no connection.
+    index = "file:///" + reason
+    if os.environ.setdefault("PIP_INDEX_URL", index) == index:
         _refusal = reason
 
 
