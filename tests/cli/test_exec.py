@@ -312,7 +312,7 @@ def test_unreadable_file_is_status_2(tmp_path):
 
 def test_invalid_options_are_status_2():
     for options, complaint in [
-        (["--timeout", "0"], "0.0 is not in the range x>=0.001"),
+        (["--timeout", "0"], "Input should be greater than or equal to"),
         (["--image", "No Name"], "'No Name' is not the name of an image"),
         (["--work-dir", __file__], "The work_dir"),
     ]:
