@@ -36,7 +36,7 @@ REQUIREMENTS = {
 NEEDS_TOOL_CALLS = ("pydantic",)
 """Libraries whose code comes in a tool call, for which the small model has no format: its template leaves tools out."""
 TASK_TIMEOUT_S = 180
-MAX_TOKENS = 512
+MAX_TOKENS = 256
 CONTEXT = 8192
 
 
