@@ -17,7 +17,7 @@ from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.code_search import find_code, looks_like_code
+from autogen_codeact.agents.code_search import MAX_LOOKED_AT_CHARS, find_code, looks_like_code
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.text import json_values, shorten
 from codeact_sandbox import ToolAnswer
@@ -292,7 +292,7 @@ def with_output(text: str, output: str) -> str:
     Numbers with many decimals are often converted; code without a fence, and text without numbers, may be another answer.
     """
     found = _VALUE.fullmatch(output.strip()) if len(output) <= MAX_VALUE_CHARS else None
-    if found is None:
+    if found is None or len(text) > MAX_LOOKED_AT_CHARS:
         return text
     value, said = found[1], _THOUSANDS.sub("", _FENCED.sub("", text))
     digits = _NO_DIGITS.sub("", said)

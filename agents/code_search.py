@@ -58,7 +58,7 @@ _OTHER_FORM = re.compile(
     r"|<\|python_tag\|>|\[(?:PYTHON|CODE)\]|<code>[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
-_HALF_FENCE = re.compile(r"(?:`{2,3}|`(?=\w*\n)|'{3}|\"{3})(?:python3?|py)?\s*(.+?)[`'\"]+", re.DOTALL | re.IGNORECASE)
+_HALF_FENCE = re.compile(r"(?:`{2,3}|`(?=\w*\n)|'{3}|\"{3})(?:python3?|py)?\s*", re.IGNORECASE)
 _CODE_FOLLOWS = re.compile(
     r"^[^\n]{0,200}\b(?:code|program|python|script|snippet)\b[^\n]{0,200}:[ \t]*$", re.MULTILINE | re.IGNORECASE
 )
@@ -271,8 +271,10 @@ def unfenced_code(text: str) -> str:
     no code, nor is a formula in prose.
     """
     looked_at = text[:MAX_LOOKED_AT_CHARS].strip()
-    half_fenced = _HALF_FENCE.fullmatch(looked_at)
-    if _OTHER_FORM.search(looked_at) or _is_python(half_fenced[1] if half_fenced else looked_at):
+    # Not one expression with the end: on quotation marks alone it would take quadratic time.
+    opening = _HALF_FENCE.match(looked_at)
+    inside = looked_at[opening.end() :].rstrip("`'\"") if opening and looked_at.endswith(("`", "'", '"')) else looked_at
+    if _OTHER_FORM.search(looked_at) or _is_python(inside):
         return looked_at
     head = _CODE_FOLLOWS.search(looked_at)
     first, *others = re.split(r"\n[ \t]*\n", looked_at[head.end() if head is not None else 0 :].strip())

@@ -5,6 +5,7 @@ Texts without another origin are answers of SmolLM2-135M to small tasks; the oth
 
 import gzip
 import json
+import time
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
@@ -328,3 +329,21 @@ def test_one_recorded_answer_repeats_itself(shared_data: Path) -> None:
         assert end_of_news(text) is None
     for text in ["=" * 1000, "x" * 500 + "ab" * 500, "y" + MARKET]:
         assert end_of_news(text) is not None
+
+
+def test_no_answer_takes_long_to_look_at() -> None:
+    def seconds(text: str) -> float:
+        began = time.process_time()
+        find_code([text], LANGUAGES)
+        with_output(text, "42\n")
+        return time.process_time() - began
+
+    ordinary = min(seconds("The result is 41, as printed.\n" * 150_000) for _ in range(3))
+    for name, text in {
+        "quotation marks": "'" * 10_000 + "a",
+        "quotation marks of two kinds": "```python\n" + "`\"'" * 3_300 + "a",
+        "numbers": "9 " * 2_250_000,
+        "thousands": "1,000" * 900_000,
+    }.items():
+        with case(name):
+            assert min(seconds(text) for _ in range(3)) < 5 * ordinary
