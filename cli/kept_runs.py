@@ -229,7 +229,8 @@ def export_run(
 
 def _write_files(run: Run, folder: Path) -> None:
     if not kept_files(run):
-        raise CommandError("The run has kept no files of its code.")
+        say("the run has kept no files of its code")
+        return
     say_warnings()
     try:
         names = export_files(run, folder)

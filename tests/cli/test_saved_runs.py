@@ -251,7 +251,12 @@ def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
         ([], "Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER."),
         (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
         (["--json", missing], f"{missing} can't be written: No such file or directory."),
-        (["--files", tmp_path / "made"], "The run has kept no files of its code."),
     ):
         done = codeact("export", runs / "whole", *options)
         assert (done.status, done.out, done.err) == (2, "", f"codeact: {words}\n")
+
+
+def test_export_of_a_run_without_files_makes_no_folder(runs, tmp_path):
+    done = codeact("export", runs / "whole", "--files", tmp_path / "made")
+    assert (done.status, done.out, done.err) == (0, "", "codeact: the run has kept no files of its code\n")
+    assert not (tmp_path / "made").exists()
