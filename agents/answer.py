@@ -307,6 +307,12 @@ def with_output(text: str, output: str) -> str:
     return f"{text}\n\n{OUTPUT_WAS.format(output=output.strip())}" if other and not looks_like_code(said) else text
 
 
+def without_output(text: str) -> str:
+    """Return an answer as the model gave it, without what `with_output` has added."""
+    said, added, _ = text.rpartition(f"\n\n{OUTPUT_WAS.partition('{')[0]}")
+    return said if added and text.endswith("]") else text
+
+
 def _is_near(number: float, text: str) -> bool:
     """Return whether a text is a number, rounded to the digits that the text has, or to a thousandth."""
     last_digit = 10.0 ** -len(text.partition(".")[2])

@@ -55,7 +55,7 @@ MAX_LOOKED_AT_CHARS = 10_000
 
 _OTHER_FORM = re.compile(
     r"^[ \t]*(?:>>> \S|<code>|<python>|<pre>[ \t]*$|<tool_call>|<function=)"
-    r"|<\|python_tag\|>|\[(?:PYTHON|CODE)\]|<code>[ \t]*$",
+    r"|<\|python_tag\|>|(?-i:\[(?:PYTHON|CODE)\])(?=[ \t]*$|.*\[/)|<code>[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _HALF_FENCE = re.compile(r"(?:`{2,3}|`(?=\w*\n)|'{3}|\"{3})(?:python3?|py)?\s*", re.IGNORECASE)
@@ -220,12 +220,11 @@ class RepeatedCode:
     def remarks(self, blocks: list[CodeBlock], result: CodeResult) -> list[str]:
         """Return what the model is told if the code had the same result in the step before.
 
-        Code that calls host tools or waits may look for something that is not there yet, so it may run again and again.
+        Code that calls host tools, shows figures, makes files or waits may run again and again: not all is in the output.
         """
         now = (blocks, result.exit_code, result.output)
-        waits = getattr(result, "tool_calls", ()) or (
-            result.exit_code == 0 and getattr(result, "duration_s", 0) >= WAITS_S
-        )
+        unseen = any(getattr(result, name, ()) for name in ("tool_calls", "displays", "artifacts"))
+        waits = unseen or (result.exit_code == 0 and getattr(result, "duration_s", 0) >= WAITS_S)
         self.told = blocks if now == self._last and not waits else None
         self._last = now
         return [SAME_CODE] if self.told else []
@@ -279,7 +278,7 @@ def unfenced_code(text: str) -> str:
     head = _CODE_FOLLOWS.search(looked_at)
     first, *others = re.split(r"\n[ \t]*\n", looked_at[head.end() if head is not None else 0 :].strip())
     likely = [each for each in (first, *others) if _PRINTS.search(each) or (head is not None and each is first)]
-    return next(filter(_is_python, likely), "")
+    return next((each for each in likely if _is_python(each) and (_PRINTS.match(each) or not _is_one_call(each))), "")
 
 
 def _is_python(text: str) -> bool:
@@ -290,6 +289,12 @@ def _is_python(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(isinstance(node, _STATEMENTS) or isinstance(getattr(node, "value", None), ast.Call) for node in body)
+
+
+def _is_one_call(text: str) -> bool:
+    """Return whether Python is one expression: in prose it may be a value with its unit, or a formula."""
+    body = ast.parse(text.strip()).body
+    return len(body) == 1 and isinstance(body[0], ast.Expr)
 
 
 def code_in_answer(text: str, languages: Collection[str], ran: Collection[str] = ()) -> tuple[NotRun, ...]:

@@ -7,7 +7,7 @@ import codecs
 import inspect
 import json
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -16,7 +16,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 from pydantic import BaseModel, ValidationError
 
-from autogen_codeact.agents.model_calls import innermost, until_repetition
+from autogen_codeact.agents.model_calls import ModelMiddleware, innermost, until_repetition
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, well_formed
 
 T = TypeVar("T")
@@ -81,7 +81,10 @@ async def _streamed(
     cancellation_token: CancellationToken = more["cancellation_token"]
     result: CreateResult | None = None
     joining = codecs.getincrementaldecoder("utf-16-le")("replace")  # keeps half a character for the next chunk
-    async with aclosing(_chunks(client, messages, more)) as stream, aclosing(until_repetition(stream)) as chunks:
+    async with AsyncExitStack() as opened:
+        chunks = await opened.enter_async_context(aclosing(_chunks(client, messages, more)))
+        if not isinstance(client, ModelMiddleware):
+            chunks = await opened.enter_async_context(aclosing(until_repetition(chunks, messages)))
         async for chunk in chunks:  # to the end: some clients do their bookkeeping after the result
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError

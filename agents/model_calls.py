@@ -18,11 +18,12 @@ from autogen_core.models import (
 )
 from autogen_core.tools import Tool, ToolSchema
 
-from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news
+from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, repeated_part
 
 BEGINS_AGAIN = "\n\n[The answer broke off. It begins again:]\n\n"
 """A piece of a stream: the pieces before it are no part of the answer."""
 LOOK_EVERY_CHARS = 200
+CHARS_OF_A_TOKEN = 4
 
 Items = AsyncGenerator[str | CreateResult, None]
 
@@ -43,7 +44,9 @@ class ModelCall:
             return
         stream = self.ask(self.messages, **self.options)
         try:
-            async with aclosing(until_repetition(stream)) as items:
+            # Only at the end of the chain: all of it sees an answer that was stopped as a whole one.
+            has_next = isinstance(getattr(self.ask, "__self__", None), ModelMiddleware)
+            async with aclosing(stream if has_next else until_repetition(stream, self.messages)) as items:
                 async for item in items:
                     yield item
         finally:
@@ -51,10 +54,10 @@ class ModelCall:
                 await stream.aclose()
 
 
-async def until_repetition(stream: AsyncIterator[str | CreateResult]) -> Items:
+async def until_repetition(stream: AsyncIterator[str | CreateResult], messages: Sequence[LLMMessage]) -> Items:
     """Yield a streamed answer up to where it repeats itself without end; the result then says that it is cut off.
 
-    The caller closes the stream, which cancels the request.
+    The caller closes the stream, which cancels the request. The server then counts no tokens: those read are estimated.
     """
     pieces: list[str] = []
     tail, unread = "", 0
@@ -70,12 +73,15 @@ async def until_repetition(stream: AsyncIterator[str | CreateResult]) -> Items:
         if unread < LOOK_EVERY_CHARS:
             continue
         unread = 0
-        if end_of_news(tail) is not None:
+        if repeated_part(tail) is not None and end_of_news("".join(pieces)) is not None:
             # Thoughts come in the same stream; a block of code in them must not run.
-            before, ended, text = "".join(pieces).rpartition("</think>")
-            text = "" if not ended and text.lstrip().startswith("<think>") else text
-            usage = RequestUsage(prompt_tokens=0, completion_tokens=len(pieces))
-            yield CreateResult(finish_reason="length", content=text, usage=usage, cached=False, thought=before or None)
+            thought, ended, text = "".join(pieces).rpartition("</think>")
+            if not ended and text.lstrip().startswith("<think>"):
+                thought, text = text, ""
+            thought = thought.lstrip().removeprefix("<think>")
+            read = sum(len(str(message.content)) for message in messages) // CHARS_OF_A_TOKEN
+            usage = RequestUsage(prompt_tokens=read, completion_tokens=len(pieces))
+            yield CreateResult(finish_reason="length", content=text, usage=usage, cached=False, thought=thought or None)
             return
 
 

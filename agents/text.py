@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 MAX_JSON_OPENINGS = 200
+DATA_CHARS = 8_000
+_WORD = re.compile(r"[^\W\d_]{2}")
 REPEATING_CHARS = 1_000
 """A text whose last 1,000 characters are one part again and again does not end by itself."""
 MAX_PERIOD = 200
@@ -47,15 +50,25 @@ def json_values(text: str, openings: str) -> list[tuple[str, Any]]:
 def end_of_news(text: str) -> int | None:
     """Return where a text begins to repeat its own end, if that goes on for 1,000 characters; None if it does not.
 
-    The parts that repeat have up to 200 characters.
+    The parts that repeat have up to 200 characters. Code and data, such as a grid of zeros, may repeat for 8,000.
     """
-    tail = text[-REPEATING_CHARS:]
-    sample = REPEATING_CHARS - 2 * MAX_PERIOD
-    at = tail.rfind(tail[sample:], sample - MAX_PERIOD, -1) if len(tail) == REPEATING_CHARS else -1
-    period = sample - at
-    if at < 0 or tail[period:] != tail[:-period]:
+    period = repeated_part(text)
+    if period is None:
         return None
-    start = len(text) - REPEATING_CHARS
-    while start > 0 and text[start - 1] == text[start - 1 + period]:
-        start -= 1
+    if (not _WORD.search(text[-period:]) or text.count("```") % 2) and repeated_part(text, DATA_CHARS) is None:
+        return None
+    start, part = len(text) - REPEATING_CHARS, REPEATING_CHARS
+    while part:
+        while start >= part and text[start - part : start] == text[start - part + period : start + period]:
+            start -= part
+        part //= 10
     return start + period
+
+
+def repeated_part(text: str, length: int = REPEATING_CHARS) -> int | None:
+    """Return of how many characters the part is that repeats itself at the end of a text, or None."""
+    tail = text[-length:]
+    sample = length - 2 * MAX_PERIOD
+    at = tail.rfind(tail[sample:], sample - MAX_PERIOD, -1) if len(tail) == length else -1
+    period = sample - at
+    return period if at >= 0 and tail[period:] == tail[:-period] else None

@@ -15,6 +15,7 @@ from typing import Any
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 
+from autogen_codeact.agents.answer import without_output
 from autogen_codeact.agents.reliable_client import requested_delay
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
@@ -170,7 +171,7 @@ class _Attempt:
         return await call_make_agent(context.make, executor, work.task)
 
     async def _finished(self, last: Any, end: LogEnd) -> Row:
-        answer = last.to_text() if last is not None else None
+        answer = without_output(last.to_text()) if last is not None else None
         has_answer = bool(answer and answer.strip())
         row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome="completed", run=end.run, **end.usage)
         row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)

@@ -73,6 +73,7 @@ class _Running:
         self._taken = 0
         self._finishing = False
         self._errors = list[str]()
+        self._stopped_for: str | None = None
 
     def finish(self) -> bool:
         """Begin no further task, at the first Ctrl-C; return whether running tasks are finished first."""
@@ -156,7 +157,8 @@ class _Running:
             await self._writer.write({"type": "row", **row.model_dump(mode="json")})
         if row.outcome != "invalid":
             self._errors.append(row.error_class or "")
-        if len(self._errors) == SAME_ERRORS and self._advice() is not None and self._batch is not None:
+        if len(self._errors) == SAME_ERRORS and (advice := self._advice()) is not None and self._batch is not None:
+            self._stopped_for = advice
             self._batch.stop()
 
     def _advice(self) -> str | None:
@@ -190,10 +192,10 @@ class _Running:
         if spent is not None:
             say(spent)
             return EXIT_BUDGET
-        advice = self._advice()
+        advice = self._stopped_for or self._advice()
         if advice is not None:
             say(f"{advice} Then {AGAIN}")
-        if ended == "stopped" and (advice is None or len(self._errors) < SAME_ERRORS):
+        if ended == "stopped" and self._stopped_for is None:
             say(f"interrupted, {describe_progress(counts)[0]}; {AGAIN}")
             return EXIT_INTERRUPTED
         return EXIT_FAILED if summary.failed or summary.invalid else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -16,7 +17,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from openai import DefaultAsyncHttpxClient
 from pydantic import BaseModel, Field
 
-from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware, until_repetition
 from autogen_codeact.local_models.server import Address, ModelServer, server_of
 from autogen_codeact.local_models.weights import FILE, fetched_weights
 from codeact_sandbox.host.threads import Threads
@@ -88,7 +89,10 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
         async with DefaultAsyncHttpxClient(verify=False, trust_env=False) as connection:
             client = self._openai_client(address.url, address.key, http_client=connection, max_retries=0)
             try:
-                async with aclosing(client.create_stream(call.messages, **options)) as items:
+                async with (
+                    aclosing(client.create_stream(call.messages, **options)) as stream,
+                    aclosing(until_repetition(stream, call.messages)) as items,
+                ):
                     async for item in items:
                         if isinstance(item, CreateResult):
                             self._usage.prompt_tokens += item.usage.prompt_tokens
@@ -160,10 +164,14 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
         """
 
         def excess() -> int:
-            left = self.remaining_tokens(messages)
+            try:
+                left = self.remaining_tokens(messages)
+            except (httpx.HTTPError, ValueError, KeyError, TypeError):
+                return 0  # the request itself gets the server's error, and says so
             return min(self.config.max_tokens, self._address().context // 4) - left
 
-        return await _threads.run(excess)
+        async with asyncio.timeout(_COUNT_TIMEOUT_S):
+            return await _threads.run(excess)
 
     def dump_component(self) -> ComponentModel:
         """Return the configuration, with the file's path and without the weights."""

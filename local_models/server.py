@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 import secrets
 import select
 import subprocess
@@ -105,22 +106,24 @@ class ModelServer:
             self._address = Address(**json.loads(self._first_line(self._process, tell)))
         except BaseException as error:
             reason = self._end()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError | ValueError | TypeError):
                 raise LocalModelError(f"the model {self.path.name} can't be loaded: {reason}") from None
             raise
 
     def _first_line(self, process: subprocess.Popen[bytes], tell: Callable[[str], None]) -> bytes:
         assert process.stdout is not None
-        began, told = time.monotonic(), False
-        while not select.select([process.stdout], [], [], 0.1)[0]:
+        began, told, line = time.monotonic(), False, b""
+        while not line.endswith(b"\n"):
+            if select.select([process.stdout], [], [], 0.1)[0]:
+                if not (piece := os.read(process.stdout.fileno(), 4096)):
+                    raise BrokenPipeError
+                line += piece
             waited = time.monotonic() - began
             if waited > START_TIMEOUT_S:
                 raise LocalModelError(f"the model {self.path.name} was not loaded within {START_TIMEOUT_S:g} s")
             if waited > _SLOW_START_S and not told:
                 told = True
                 tell(f"Loading the model {self.path.name} ({self.path.stat().st_size / 1e9:.1f} GB) …")
-        if not (line := process.stdout.readline()):
-            raise BrokenPipeError
         return line
 
     def _end(self) -> str:

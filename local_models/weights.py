@@ -83,7 +83,7 @@ def _is_whole(path: Path) -> bool:
 def _alone(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """Wait until no other process fetches."""
     until, told = time.monotonic() + _FETCH_TIMEOUT_S, False
-    with (folder / "lock").open("w") as lock:
+    with os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

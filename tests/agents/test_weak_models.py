@@ -16,7 +16,7 @@ from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.answer import with_output
+from autogen_codeact.agents.answer import with_output, without_output
 from autogen_codeact.agents.code_search import (
     COULD_RUN,
     SAME_AGAIN,
@@ -31,7 +31,8 @@ from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.local_models.client import LocalModelClient, LocalModelConfig
-from codeact_sandbox.types.result import ToolCall
+from autogen_codeact.runs.recording import recorded
+from codeact_sandbox.types.result import Artifact, ToolCall
 from tests.agents.support import decision, received_by, scripted
 from tests.cases import case
 
@@ -311,6 +312,15 @@ async def test_code_before_a_repetition_is_run_and_code_in_thoughts_is_not(sessi
             assert [each.result.output for each in messages if isinstance(each, CodeExecutionEvent)] == outputs
 
 
+async def test_a_stopped_answer_is_whole_in_the_log(session: SandboxCodeExecutor, tmp_path: Path) -> None:
+    agent = CodeActAgent("coder", session, model_client=Rambling(SUM + MARKET), model_client_stream=True, max_steps=1)
+    async for _ in recorded(agent, task="Go.", path=tmp_path / "run"):
+        pass
+    events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    names = [event["type"] for event in events if event["type"].startswith("model_call")]
+    assert names == ["model_call_started", "model_call_finished"] * (len(names) // 2) != []
+
+
 async def test_an_answer_that_is_not_streamed_keeps_the_first_of_its_repetitions(session: SandboxCodeExecutor) -> None:
     client = scripted(MARKET, "It is 490.")
     result = await CodeActAgent("coder", session, model_client=client).run(task="What do 7 of 'market' cost?")
@@ -325,9 +335,10 @@ def test_one_recorded_answer_repeats_itself(shared_data: Path) -> None:
     found = [text for text in texts if any(end_of_news(text[:at]) for at in range(len(text), 0, -50))]
     assert len(found) == 1
     assert found[0].count("The area of the semicircle is given by") > 5
-    for text in ["=" * 999, "ab" * 400, "| a | b |\n" * 50, "".join(map(str, range(2000)))]:
+    code = "```python\ngrid = [" + "None, " * 1000
+    for text in ["ab " * 300, "| a | b |\n" * 50, "".join(map(str, range(2000))), "=" * 7999, "0, " * 2000, code]:
         assert end_of_news(text) is None
-    for text in ["=" * 1000, "x" * 500 + "ab" * 500, "y" + MARKET]:
+    for text in ["=" * 8000, "x" * 500 + "ab" * 500, "y" + MARKET, code * 2 + "None, " * 400]:
         assert end_of_news(text) is not None
 
 
@@ -347,3 +358,31 @@ def test_no_answer_takes_long_to_look_at() -> None:
     }.items():
         with case(name):
             assert min(seconds(text) for _ in range(3)) < 5 * ordinary
+
+
+def test_prose_with_brackets_and_units_is_no_code() -> None:
+    for text in [
+        "The report names three languages: [Python](https://python.org), Rust and Go.",
+        "Use coupon [CODE] SUMMER at the checkout.",
+        "Summary of your script:\n\nSpeed (km/h)\n\nfine",
+        "The result of the code is:\nmax(3, 4)\n\nso 4.",
+    ]:
+        with case(text):
+            assert find_code([text], LANGUAGES).not_run == ()
+    for text in ["[PYTHON]\nx\n[/PYTHON]", "[PYTHON] print(1) [/PYTHON]", "Here is the code:\nprint(max(3, 4))"]:
+        with case(text):
+            assert [each.reason for each in find_code([text], LANGUAGES).not_run] == ["unfenced"]
+
+
+def test_what_was_added_to_an_answer_is_not_its_author() -> None:
+    for said in ["The sum is 45.", "[a] list"]:
+        with case(said):
+            assert without_output(with_output(said, "55\n")) == said
+    assert with_output("The sum is 45.", "55\n").endswith("[The code printed: 55]")
+
+
+def test_code_that_makes_a_figure_or_a_file_may_run_again() -> None:
+    repeated, blocks = RepeatedCode(), [CodeBlock(code="env.step(); plt.show()", language="python")]
+    result = ExecutionResult(exit_code=0, output="", outcome="ok", artifacts=(Artifact("a.txt", 1, "text/plain"),))
+    for _ in range(3):
+        assert repeated.remarks(blocks, result) == []
