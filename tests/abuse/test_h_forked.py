@@ -58,7 +58,10 @@ def test_h15_a_sandbox_ends_with_its_process_although_a_forked_child_lives_on(ki
         sandboxes = [f"/proc/{pid}" for pid in descendants(process.pid) if pid != child]
         try:
             assert output == "42\n"
-            assert marker.exists()
+            until = time.monotonic() + 30
+            while not marker.exists():  # the child has begun
+                assert time.monotonic() < until, "the child has not begun"
+                time.sleep(0.01)
             assert exists(name) if kind.engine == "docker" else sandboxes
             process.kill()
             process.wait(10)
