@@ -30,7 +30,9 @@ class ToolSearch:
     def __init__(self, tools: Iterable[HostToolProtocol]) -> None:
         self._tools = list(tools)
         counts = [
-            Counter(_words(f"{f'{tool.name} ' * NAME_WEIGHT}{tool.signature[:MAX_CHARS]} {tool.description[:MAX_CHARS]}"))
+            Counter(
+                _words(f"{f'{tool.name} ' * NAME_WEIGHT}{tool.signature[:MAX_CHARS]} {tool.description[:MAX_CHARS]}")
+            )
             for tool in self._tools
         ]
         mean = sum(map(Counter.total, counts)) / max(1, len(counts))
@@ -47,12 +49,12 @@ class ToolSearch:
             query: What is wanted, in words.
             limit: How many at most. Default 5.
         """
-        found: Counter[int] = Counter()
+        found: defaultdict[int, float] = defaultdict(float)
         for word in set(_words(query[:MAX_CHARS])):
             scores = self._scores.get(word, ())
             rarity = math.log(1 + (len(self._tools) - len(scores) + 0.5) / (len(scores) + 0.5))
             for place, score in scores:
-                found[place] += rarity * score  # type: ignore[assignment] - a Counter of floats
+                found[place] += rarity * score
         return [self._tools[place] for place in heapq.nlargest(limit, found, key=lambda place: (found[place], -place))]
 
 
