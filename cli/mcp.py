@@ -28,7 +28,7 @@ def serve_mcp(
         raise CommandError("--allow and --call-log are for the tools of --wrap FILE.json: add that.")
     if choice.mcp is not None:
         raise CommandError(
-            "Here the servers are given with --wrap FILE.json, so that the client's model can find their tools."
+            "Here the servers are given with --wrap FILE.json, so that the client's model finds their tools."
         )
     wrapped = Wrapped(servers_in(wrap), allow, call_log) if wrap is not None else None
     return asyncio.run(serve(sandbox_of(choice, **(wrapped.options() if wrapped is not None else {})), wrapped))
