@@ -159,12 +159,11 @@ class Guard:
             await self._on_delete(headers.get("mcp-session-id", ""))
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> int | None:
-        # A page whose name leads to this machine's address (DNS rebinding) has that name in both headers.
         host = headers.get("host", "")
-        if not _is_own(f"//{host}"):
+        if not _is_own(_host_of(f"//{host}")):
             return 421
         origin = headers.get("origin", "")
-        if origin and origin != f"http://{host}" and not is_loopback(urlsplit(origin).hostname or ""):
+        if origin and origin != f"http://{host}" and not is_loopback(_host_of(origin)):
             return 403
         given = headers.get("authorization", "").encode("latin-1")
         if self._token is not None and not secrets.compare_digest(given, f"Bearer {self._token}".encode()):
@@ -172,10 +171,16 @@ class Guard:
         return None if scope["path"].rstrip("/") == PATH else 404
 
 
-def _is_own(address: str) -> bool:
-    """Return whether an address names this machine: it is a number, `localhost`, or this machine's name."""
+def _host_of(address: str) -> str:
     try:
-        host = urlsplit(address).hostname or ""
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_own(host: str) -> bool:
+    """Return whether a name is this machine's own; a number can't be made to lead here, as a name can (DNS rebinding)."""
+    try:
         return host in ("localhost", socket.gethostname().lower()) or bool(ipaddress.ip_address(host))
     except ValueError:
         return False
