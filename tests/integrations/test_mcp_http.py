@@ -95,7 +95,7 @@ async def test_each_session_has_its_own_sandbox(serve: Serve, server: int) -> No
         assert text.type == "text"
         assert link.type == "resource_link"
         assert re.search(
-            r"^a{16384}\n\[… 17,2\d\d characters are left out; the resource codeact://.* has all …\]\na+end", text.text
+            r"^a{24576}\n\[… 8\d\d characters are left out; the resource codeact://.* has all …\]\na+end", text.text
         )
         (whole,) = (await one.read_resource(link.uri)).contents
         assert getattr(whole, "text", "") == "a" * 50_000 + "end"

@@ -45,7 +45,7 @@ MAX_IMAGES = 8
 MAX_IMAGE_BYTES = 4 * 1024**2
 MAX_TEXT_BYTES = 256 * 1024
 """Size of the largest text file that `read_file` returns."""
-MAX_SHOWN_CHARS = 32 * 1024
+MAX_SHOWN_CHARS = 48 * 1024
 """Length of the longest text that a result has in full."""
 MAX_OUTPUTS = 20
 """Longer ones that are kept for clients that read them."""
