@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 import uuid
@@ -253,6 +254,7 @@ class DockerLauncher:
             "network_mode": options.network,
             "pids_limit": limits.pids,
             "read_only": options.read_only,
+            "runtime": options.runtime,
             "security_opt": ["no-new-privileges:true", *seccomp],
             # Version 1 of control groups does not count the buffers of connections, and runc can't set their limit.
             "sysctls": None if options.network.partition(":")[0] in ("host", "container") else SMALL_BUFFERS,
@@ -366,4 +368,12 @@ def _explain(error: Any, options: DockerOptions, name: str) -> SandboxStartError
         return SandboxStartError(
             f"the Docker engine can't serve device_requests (are the GPU's drivers installed?): {text}"
         )
-    return SandboxStartError(f"the Docker engine refused to start the sandbox: {text}")
+    problem = f"the Docker engine refused to start the sandbox: {text}"
+    if options.runtime is not None and re.search(
+        r"(?i)unknown (or invalid )?runtime|runtime .* is not available", text
+    ):
+        problem = (
+            f'the Docker engine has no runtime {options.runtime!r}: install it on the engine\'s machine, add it to "runtimes" '
+            "in /etc/docker/daemon.json there, and reload it (`systemctl reload docker`). `codeact doctor` lists what it has"
+        )
+    return SandboxStartError(problem)
