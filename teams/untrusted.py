@@ -155,6 +155,7 @@ REFUSED = {
     "autogen_ext.tools.mcp.SseMcpToolAdapter": PROGRAM,
     "autogen_ext.tools.mcp.StdioMcpToolAdapter": PROGRAM,
     "autogen_ext.tools.mcp.StreamableHttpMcpToolAdapter": PROGRAM,
+    "codeact_sandbox.McpServer": PROGRAM,
     "autogen_codeact.executors.tools.fetch.FetchUrlTool": "sends requests from this machine",
     "autogen_ext.models.openai.AzureOpenAIChatCompletionClient": "sends keys and conversation to a server of its choice",
 }

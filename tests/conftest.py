@@ -22,6 +22,8 @@ from tests import environment
 from tests.file_seconds import Recorder, put_long_files_first, share_compilation
 from tests.sandbox import reused
 
+collect_ignore = ["frameworks"]  # these run in environments of their own: `make test-integrations`
+
 # A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")

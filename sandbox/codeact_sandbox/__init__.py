@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from codeact_sandbox.tools.approval import ToolApproval as ToolApproval
     from codeact_sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from codeact_sandbox.tools.function import HostTool as HostTool
+    from codeact_sandbox.tools.mcp_client import McpServer as McpServer
     from codeact_sandbox.tools.source import ToolSource as ToolSource
     from codeact_sandbox.types.docker_hosts import DockerHost as DockerHost
     from codeact_sandbox.types.docker_hosts import DockerTLS as DockerTLS
@@ -42,6 +43,7 @@ _NAMES = {
     "codeact_sandbox.sync_sandbox": "Sandbox",
     "codeact_sandbox.tools.approval": "ToolApproval ToolApprovalRequest",
     "codeact_sandbox.tools.function": "HostTool",
+    "codeact_sandbox.tools.mcp_client": "McpServer",
     "codeact_sandbox.tools.source": "ToolSource",
     "codeact_sandbox.types.docker_hosts": "DockerHost DockerTLS",
     "codeact_sandbox.types.errors": (
