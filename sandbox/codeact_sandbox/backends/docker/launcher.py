@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import re
 import threading
@@ -22,6 +23,7 @@ from codeact_sandbox.backends.docker.engine import (
     classify,
     connect,
     is_local,
+    is_podman,
     memory_of,
 )
 from codeact_sandbox.backends.docker.image_requests import Progress, find_image, labels_of
@@ -29,7 +31,7 @@ from codeact_sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from codeact_sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from codeact_sandbox.backends.docker.placement import placement
 from codeact_sandbox.backends.docker.stream import DockerStream
-from codeact_sandbox.backends.seccomp import docker_profile
+from codeact_sandbox.backends.seccomp import docker_profile, profile_path
 from codeact_sandbox.files.data import data_sources
 from codeact_sandbox.host.waiting import Completion
 from codeact_sandbox.types.docker_hosts import DockerHost, EngineAddress, name_of
@@ -239,6 +241,10 @@ class DockerLauncher:
         else:
             size = parse_size(limits.workspace)
             tmpfs[WORKSPACE] = f"rw,exec,nosuid,nodev,{owner}size={size},nr_inodes={limits.files},mode=0755"
+        if self._client is not None and is_podman(self._client):
+            _warn_of_podman()
+            tmpfs = {path: _for_podman(mounted) for path, mounted in tmpfs.items()}
+            seccomp = [f"seccomp={profile_path(options.seccomp)}"] if seccomp else []
         return {
             "auto_remove": options.auto_remove,
             "binds": binds,
@@ -343,6 +349,20 @@ class DockerLauncher:
             client.close()
 
 
+@functools.cache
+def _warn_of_podman() -> None:
+    logger.warning(
+        "Podman does not limit how many files a sandbox has; rootless with version 1 of control groups it limits neither memory, "
+        "processes nor processor time"
+    )
+
+
+def _for_podman(mount: str) -> str:
+    """Return the options of a file system in memory without those that Podman does not know."""
+    known = [option for option in mount.split(",") if not option.startswith(("uid=", "gid=", "nr_inodes=", "mode="))]
+    return ",".join([*known, "mode=1777"])
+
+
 def _explain(error: Any, options: DockerOptions, name: str) -> SandboxStartError:
     """Convert the engine's error to one that says what to do."""
     text = str(getattr(error, "explanation", None) or error)
@@ -361,7 +381,8 @@ def _explain(error: Any, options: DockerOptions, name: str) -> SandboxStartError
         )
     if options.seccomp != "engine" and ("seccomp" in text.lower() or "file name too long" in text):
         return SandboxStartError(
-            "the engine can't apply the sandbox's seccomp profile, so nothing was started (Podman may take it for a path). "
+            "the engine can't apply the sandbox's seccomp profile, so nothing was started (Podman reads it from "
+            f"{profile_path(options.seccomp)}, on its machine). "
             f'With seccomp="engine" the sandbox has the engine\'s own profile instead. The engine said: {text[-500:]}'
         )
     if options.device_requests and ("device driver" in text or "nvidia" in text.lower()):
