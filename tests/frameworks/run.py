@@ -6,7 +6,7 @@
   again if the packages or `sandbox/pyproject.toml` change. `test_environment.py` runs in each one (`pip check`).
 - Tests use `conftest.py` (`engine`: "docker", then "bubblewrap") and `shared/scripted.py` (a model server on loopback; programs
   of docs/integrations.md). `async` tests need no mark. A test that can't pass is skipped or an xfail with its reason.
-- `python tests/frameworks/run.py [FOLDER…] [-- PYTEST ARGUMENTS]` runs some. Only a run of all writes the table of the page.
+- `python tests/frameworks/run.py [FOLDER…] [-- PYTEST ARGUMENTS]` runs some. Only a run of all that passes writes the page's table.
 """
 
 import json
@@ -60,7 +60,7 @@ def main(arguments):
     ]
     lines = "\n".join([*table, "", *notes] if notes else table)
     print(lines)
-    if chosen == folders and not options:
+    if chosen == folders and not options and not failed:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKERS[0])
         after = rest.partition(MARKERS[1])[2]
         PAGE.write_text(f"{before}{MARKERS[0]}\n{lines}\n{MARKERS[1]}{after}", encoding="utf-8")
@@ -81,7 +81,9 @@ def run_tests(folder, framework, options):
     kept = {
         name: value for name, value in os.environ.items() if not re.search("API_KEY|BASE_URL|_TOKEN|^PYTEST_", name)
     }
-    command = [python, "-m", "pytest", "-c", HERE / "pytest.ini", "--rootdir", HERE, f"--junitxml={report}", *options]
+    # With another root, modules of tests would be named like those of the framework.
+    places = ["-c", HERE / "pytest.ini", "--rootdir", ROOT, "--confcutdir", HERE]
+    command = [python, "-P", "-m", "pytest", *places, f"--junitxml={report}", *options]
     status = subprocess.run(
         [*command, folder, HERE / "test_environment.py"],
         cwd=HERE,

@@ -1,0 +1,179 @@
+"""pydantic-ai: a sandbox as the workspace of an agent's runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pydantic_ai import BinaryContent, ToolReturn
+from pydantic_ai.workspaces import (
+    CommandResult,
+    FileEntry,
+    SupportsCommands,
+    SupportsFilesystem,
+    SupportsRealpath,
+    WorkspaceBackend,
+    WorkspaceCommand,
+    WorkspaceOutputLimitError,
+    WorkspaceRef,
+    WorkspaceTimeoutError,
+    WorkspaceUnavailableError,
+)
+
+from codeact_sandbox import AsyncSandbox, SandboxDied, SandboxFileError, SandboxNotStarted
+from codeact_sandbox.integrations.answers import answer_of
+
+MAX_FILE_BYTES = 256 * 1024**2
+_WRITE = 'mkdir -p -- "${1%/*}/" && cat > "$1"'
+_LIST = 'exec find "$1/" -mindepth 1 -maxdepth 1 -printf "%P\\0%y\\0%Y\\0%s\\0"'
+
+
+class CodeactWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
+    """A workspace: `agent.run(..., workspace=CodeactWorkspace(AsyncSandbox()))`.
+
+    The first operation starts the sandbox, if it does not run. It is never replaced by another one: when it has ended,
+    operations raise `WorkspaceUnavailableError`. No run stops it: whoever made it does. asyncio only.
+
+    Args:
+        sandbox: The sandbox.
+        ref: The `ref` of an earlier workspace of this sandbox, to continue in it. Default: none.
+    """
+
+    def __init__(self, sandbox: AsyncSandbox, *, ref: WorkspaceRef | None = None) -> None:
+        self.sandbox = sandbox
+        self._ref = ref
+
+    @property
+    def ref(self) -> WorkspaceRef | None:
+        """The sandbox's identity: None until the first operation."""
+        return self._ref
+
+    async def run_code(self, code: str) -> str | ToolReturn:
+        """Run Python code in a live interpreter: variables stay from call to call, and figures are shown.
+
+        Args:
+            code: The code. It can call the functions that it was given, and use files and commands of the workspace.
+        """
+        with self._errors():
+            result = await (await self._running()).run(code)
+        text, images = await answer_of(result)
+        content = [BinaryContent(data, media_type=media_type) for data, media_type in images]
+        return ToolReturn(return_value=text, content=content) if content else text
+
+    async def run(
+        self,
+        command: WorkspaceCommand,
+        *,
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> CommandResult:
+        """Run a command, as `SupportsCommands` says. Without `timeout`, it may take as long as the sandbox's says."""
+        if isinstance(command, str) != shell:
+            raise TypeError("a string command needs shell=True, and a sequence shell=False")
+        with self._errors():
+            done = await (await self._running()).exec(
+                command if isinstance(command, str) else list(command), env=env, timeout=timeout
+            )
+        if done.timed_out:
+            message = f"the command was killed after {done.duration_s:.1f} s"
+            raise WorkspaceTimeoutError(message, stdout=done.stdout, stderr=done.stderr)
+        if dropped := done.stdout_dropped + done.stderr_dropped:
+            limit = len(done.stdout_bytes) + len(done.stderr_bytes)
+            message = f"{dropped:,} bytes of output were dropped: redirect it to a file and read parts of it"
+            raise WorkspaceOutputLimitError(message, limit=limit, stdout=done.stdout, stderr=done.stderr)
+        return CommandResult(exit_code=done.exit_code, stdout=done.stdout, stderr=done.stderr)
+
+    async def working_dir(self) -> str:
+        """Return the workspace's folder in the sandbox."""
+        return (await self._sh("pwd -P", "/")).removesuffix("\n")
+
+    async def realpath(self, path: str) -> str:
+        """Return a path without links."""
+        return (await self._sh('exec realpath -zm -- "$1"', path)).removesuffix("\0")
+
+    async def read_bytes(self, path: str) -> bytes:
+        """Return a file's content, at most 256 MiB."""
+        with self._errors(path):
+            return await (await self._running()).read(path, max_bytes=MAX_FILE_BYTES)
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        """Write a file, through a link, too."""
+        try:
+            await self._sh(_WRITE, path, stdin=data)
+        except FileExistsError:  # of `mkdir -p`
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+
+    async def stat(self, path: str) -> FileEntry:
+        """Describe a file or folder; a link's target."""
+        kind, size = (await self._sh('exec stat -Lc "%F:%s" -- "$1"', path)).split(":")
+        return _entry(path, kind == "directory", size if kind.startswith("regular") else "")
+
+    async def list_dir(self, path: str) -> Sequence[FileEntry]:
+        """Describe what is in a folder."""
+        words = iter((await self._sh(_LIST, path)).split("\0")[:-1])
+        found = sorted(zip(words, words, words, words, strict=True))
+        return [
+            _entry(posixpath.join(path, name), target == "d", size if kind == "f" else "")
+            for name, kind, target, size in found
+        ]
+
+    async def make_dir(self, path: str) -> None:
+        """Make a folder and those above it."""
+        await self._sh('mkdir -p -- "$1"', path)
+
+    async def remove(self, path: str) -> None:
+        """Remove a file, a link, or a folder with what is in it."""
+        if posixpath.commonpath([path, top := await self.working_dir()]) == path:
+            raise ValueError(f"{path} can't be removed: the workspace {top} is in it")
+        await self._sh('rm -r -- "$1"', path)
+
+    async def exists(self, path: str) -> bool:
+        """Return whether there is a file or folder, or a link to one."""
+        return await self._sh('test ! -e "$1" || printf yes', path) == "yes"
+
+    async def _sh(self, script: str, *paths: str, stdin: bytes | None = None) -> str:
+        with self._errors():
+            done = await (await self._running()).exec(
+                ["/bin/sh", "-c", script, "sh", *paths], stdin=stdin, env={"LC_ALL": "C"}
+            )
+        if done.exit_code == 0:
+            return done.stdout
+        if done.timed_out:
+            raise TimeoutError(errno.ETIMEDOUT, "it took too long", *paths[:1])
+        reason = done.stderr.strip().rpartition(": ")[2]
+        number = next((each for each in errno.errorcode if os.strerror(each) == reason), errno.EIO)
+        raise OSError(number, reason or "it failed", *paths[:1])
+
+    async def _running(self) -> AsyncSandbox:
+        if self._ref is None:
+            await self.sandbox.start()
+            self._ref = self._ref or WorkspaceRef(provider="codeact-sandbox", id=self._name() or "")
+        if self._name() != self._ref.id:
+            raise WorkspaceUnavailableError(
+                f"the sandbox {self._ref.id} has ended: make another one and a new workspace"
+            )
+        return self.sandbox
+
+    def _name(self) -> str | None:
+        client = self.sandbox._managed.client
+        return client.name if client is not None and client.alive else None
+
+    @contextmanager
+    def _errors(self, path: str | None = None) -> Generator[None]:
+        """Raise the errors that the protocol asks for."""
+        try:
+            yield
+        except (SandboxDied, SandboxNotStarted) as error:
+            raise WorkspaceUnavailableError(str(error)) from error
+        except SandboxFileError as error:
+            if error.errno is None:
+                raise
+            raise OSError(error.errno, os.strerror(error.errno), path) from error
+
+
+def _entry(path: str, is_dir: bool, size: str) -> FileEntry:
+    return FileEntry(name=posixpath.basename(path), path=path, is_dir=is_dir, size=int(size) if size else None)
