@@ -273,14 +273,26 @@ def _view(
 
 
 @app.command("mcp")
-def _mcp(*, sandbox: SandboxChoice) -> int:
+def _mcp(
+    *,
+    sandbox: SandboxChoice,
+    wrap: Path | None = typer.Option(
+        None, metavar="FILE.json", help="Let code call the tools of these MCP servers: search_tools and run_code."
+    ),
+    allow: list[str] | None = typer.Option(
+        None, metavar="PATTERN", help="With --wrap: tools to call without asking the client's user; can be repeated."
+    ),
+    call_log: Path | None = typer.Option(
+        None, metavar="FILE", help="With --wrap: add each call to this file, as JSON."
+    ),
+) -> int:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
     """
     from autogen_codeact.cli.mcp import serve_mcp
 
-    return serve_mcp(sandbox)
+    return serve_mcp(sandbox, wrap, allow, call_log)
 
 
 @app.command("doctor")

@@ -92,6 +92,7 @@ class AsyncSandbox:
     read = _of_managed(ManagedSandbox.read)
     list_files = _of_managed(ManagedSandbox.list_files)
     facts = _of_managed(ManagedSandbox.facts)
+    list_tools = _of_managed(ManagedSandbox.list_tools)
     checkpoint = _of_managed(ManagedSandbox.checkpoint)
     rollback = _of_managed(ManagedSandbox.rollback)
 

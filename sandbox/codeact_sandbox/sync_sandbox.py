@@ -116,6 +116,7 @@ class Sandbox:
     read = _waiting(AsyncSandbox.read)
     list_files = _waiting(AsyncSandbox.list_files)
     facts = _waiting(AsyncSandbox.facts)
+    list_tools = _waiting(AsyncSandbox.list_tools)
     checkpoint = _waiting(AsyncSandbox.checkpoint)
     rollback = _waiting(AsyncSandbox.rollback)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from codeact_sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from codeact_sandbox.image_check import ImageRefused, check_image
+from codeact_sandbox.integrations.mcp_wrap import RUN_CODE, Wrapped, calls_of, client
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 
@@ -39,11 +40,13 @@ PROGRESS_INTERVAL_S = 0.1
 """Time between two notifications with output of a running block."""
 
 
-async def serve(sandbox: AsyncSandbox) -> int:
+async def serve(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> int:
     """Serve one client on standard input and output, until it disconnects or this process gets SIGINT or SIGTERM.
 
     Args:
         sandbox: Runs the code; it is stopped at the end.
+        wrapped: MCP servers whose tools the code calls; the sandbox was made with their options. None to serve the sandbox's own
+            tools.
 
     Returns:
         The exit status 0. After a signal, the process ends with 128 and the signal's number.
@@ -58,7 +61,7 @@ async def serve(sandbox: AsyncSandbox) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, interrupt, number)
-    serving = asyncio.ensure_future(make_server(sandbox).run_stdio_async())
+    serving = asyncio.ensure_future(make_server(sandbox, wrapped).run_stdio_async())
     waiting: set[asyncio.Future[Any]] = {serving, interrupted}
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
@@ -69,11 +72,12 @@ async def serve(sandbox: AsyncSandbox) -> int:
     os._exit(128 + interrupted.result())
 
 
-def make_server(sandbox: AsyncSandbox) -> MCPServer:
+def make_server(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> MCPServer:
     """Make a server for one client.
 
     Args:
         sandbox: Runs the code. The first call that needs it starts it. It is stopped when the client disconnects.
+        wrapped: As for `serve`.
 
     Returns:
         The server; `run_stdio_async()` serves standard input and output.
@@ -86,8 +90,24 @@ def make_server(sandbox: AsyncSandbox) -> MCPServer:
         finally:
             await sandbox.stop()
 
-    server = MCPServer("codeact", instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING")
+    instructions = INSTRUCTIONS if wrapped is None else wrapped.instructions
+    server = MCPServer("codeact", instructions=instructions, lifespan=lifespan, log_level="WARNING")
     tools = _Tools(sandbox)
+    if wrapped is not None:
+
+        async def search_tools(query: str = "", limit: int = 5) -> str:
+            """Find functions that code in run_code can call: their signatures and descriptions. Without a query, all names.
+
+            Args:
+                query: What is wanted, in words.
+                limit: How many at most.
+            """
+            with _tool_errors():
+                return await wrapped.search(sandbox, query, limit)
+
+        server.tool(structured_output=False)(search_tools)
+        server.tool(description=RUN_CODE, structured_output=False)(tools.run_code)
+        return server
     for tool in (tools.run_code, tools.read_file, tools.write_file, tools.list_files, tools.restart):
         server.tool(structured_output=False)(tool)
     return server
@@ -111,6 +131,7 @@ class _Tools:
             language: "python", "sh" or "bash".
             timeout: Seconds that the code may take. Default: the limit of the server.
         """
+        client.set(ctx)
         with _tool_errors():
             async with _progress(ctx) as report:
                 async for item in self._sandbox.stream(code, language, timeout):
@@ -169,6 +190,8 @@ class _Tools:
         images: list[Image] = []
         notes: list[str] = []
         shown = {display.name: display.image[0] for display in result.displays if display.image is not None}
+        calls = (image.data for call in result.tool_calls for image in call.images)
+        shown |= {f"{number} of the calls": data for number, data in enumerate(itertools.islice(calls, MAX_IMAGES), 1)}
         files = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
         names = dict.fromkeys([*shown, *(each.name for each in files)])
         for name in itertools.islice(names, MAX_IMAGES):
@@ -223,6 +246,7 @@ def _describe(result: Result, *more: str) -> str:
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
     parts += [f"Note: {note}" for note in (*result.notes, *more)]
+    parts += calls_of(result)
     if result.artifacts:
         parts += ["Changed files:", *_shown([each.name for each in result.artifacts])]
     return "\n".join(parts) or "The code printed nothing."
