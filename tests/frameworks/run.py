@@ -6,7 +6,7 @@
   again if the packages or `sandbox/pyproject.toml` change. `test_environment.py` runs in each one (`pip check`).
 - Tests use `conftest.py` (`engine`: "docker", then "bubblewrap") and `shared/scripted.py` (a model server on loopback; programs
   of docs/integrations.md). `async` tests need no mark. A test that can't pass is skipped or an xfail with its reason.
-- `python tests/frameworks/run.py [FOLDER…] [-- PYTEST ARGUMENTS]` runs some. Only a run of all that passes writes the page's table.
+- `python tests/frameworks/run.py [FOLDER…] [-- PYTEST ARGUMENTS]` runs some. The page is written if all were run and passed.
 """
 
 import json
