@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from codeact_sandbox.image_check import ImageRefused, check_image
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
@@ -14,7 +12,7 @@ MAX_IMAGES = 8
 MAX_NAMES = 200
 
 
-async def answer_of(result: Result) -> tuple[str, list[tuple[bytes, str]]]:
+def answer_of(result: Result) -> tuple[str, list[tuple[bytes, str]]]:
     """Return the text for the model, and the checked images that the code has shown, each with its media type."""
     images: list[tuple[bytes, str]] = []
     notes = list(result.notes)
@@ -22,7 +20,7 @@ async def answer_of(result: Result) -> tuple[str, list[tuple[bytes, str]]]:
         reason = f"only {MAX_IMAGES} are"
         if len(images) < MAX_IMAGES:
             try:
-                images.append(await asyncio.to_thread(check_image, data))
+                images.append(check_image(data))
                 continue
             except ImageRefused as error:
                 reason = str(error)

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import posixpath
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 
-from pydantic_ai import BinaryContent, ToolReturn
-from pydantic_ai.workspaces import (
-    CommandResult,
-    FileEntry,
-    SupportsCommands,
-    SupportsFilesystem,
-    SupportsRealpath,
-    WorkspaceBackend,
-    WorkspaceCommand,
-    WorkspaceOutputLimitError,
-    WorkspaceRef,
-    WorkspaceTimeoutError,
-    WorkspaceUnavailableError,
-)
+from pydantic_ai import BinaryContent, ToolReturn, workspaces
+from pydantic_ai.workspaces import CommandResult, FileEntry, WorkspaceRef, WorkspaceUnavailableError
 
 from codeact_sandbox import AsyncSandbox, SandboxDied, SandboxFileError, SandboxNotStarted
 from codeact_sandbox.integrations.answers import answer_of
 
 MAX_FILE_BYTES = 256 * 1024**2
-_WRITE = 'mkdir -p -- "${1%/*}/" && cat > "$1"'
-_LIST = 'exec find "$1/" -mindepth 1 -maxdepth 1 -printf "%P\\0%y\\0%Y\\0%s\\0"'
+_LIST = 'exec find "${1%/}/" -mindepth 1 -maxdepth 1 -printf "%p\\0%y\\0%Y\\0%s\\0"'
 
 
-class CodeactWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
+class CodeactWorkspace:
     """A workspace: `agent.run(..., workspace=CodeactWorkspace(AsyncSandbox()))`.
 
-    The first operation starts the sandbox, if it does not run. It is never replaced by another one: when it has ended,
-    operations raise `WorkspaceUnavailableError`. No run stops it: whoever made it does. asyncio only.
+    The first operation starts the sandbox; who made it stops it, and operations then raise `WorkspaceUnavailableError`. With
+    `tools=[workspace.run_code]` the agent also has Python whose variables stay, and the sandbox's host tools.
 
     Args:
         sandbox: The sandbox.
@@ -57,15 +45,15 @@ class CodeactWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, S
         Args:
             code: The code. It can call the functions that it was given, and use files and commands of the workspace.
         """
-        with self._errors():
+        with _errors():
             result = await (await self._running()).run(code)
-        text, images = await answer_of(result)
+        text, images = await asyncio.to_thread(answer_of, result)
         content = [BinaryContent(data, media_type=media_type) for data, media_type in images]
         return ToolReturn(return_value=text, content=content) if content else text
 
     async def run(
         self,
-        command: WorkspaceCommand,
+        command: workspaces.WorkspaceCommand,
         *,
         shell: bool = False,
         env: Mapping[str, str] | None = None,
@@ -74,18 +62,15 @@ class CodeactWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, S
         """Run a command, as `SupportsCommands` says. Without `timeout`, it may take as long as the sandbox's says."""
         if isinstance(command, str) != shell:
             raise TypeError("a string command needs shell=True, and a sequence shell=False")
-        with self._errors():
-            done = await (await self._running()).exec(
-                command if isinstance(command, str) else list(command), env=env, timeout=timeout
-            )
+        with _errors():
+            done = await (await self._running()).exec(command, env=env, timeout=timeout)
+        output = {"stdout": done.stdout, "stderr": done.stderr}
         if done.timed_out:
-            message = f"the command was killed after {done.duration_s:.1f} s"
-            raise WorkspaceTimeoutError(message, stdout=done.stdout, stderr=done.stderr)
+            raise workspaces.WorkspaceTimeoutError(f"the command was killed after {done.duration_s:.1f} s", **output)
         if dropped := done.stdout_dropped + done.stderr_dropped:
             limit = len(done.stdout_bytes) + len(done.stderr_bytes)
-            message = f"{dropped:,} bytes of output were dropped: redirect it to a file and read parts of it"
-            raise WorkspaceOutputLimitError(message, limit=limit, stdout=done.stdout, stderr=done.stderr)
-        return CommandResult(exit_code=done.exit_code, stdout=done.stdout, stderr=done.stderr)
+            raise workspaces.WorkspaceOutputLimitError(f"{dropped:,} bytes of it were dropped", limit=limit, **output)
+        return CommandResult(exit_code=done.exit_code, **output)
 
     async def working_dir(self) -> str:
         """Return the workspace's folder in the sandbox."""
@@ -97,15 +82,12 @@ class CodeactWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, S
 
     async def read_bytes(self, path: str) -> bytes:
         """Return a file's content, at most 256 MiB."""
-        with self._errors(path):
+        with _errors(path):
             return await (await self._running()).read(path, max_bytes=MAX_FILE_BYTES)
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Write a file, through a link, too."""
-        try:
-            await self._sh(_WRITE, path, stdin=data)
-        except FileExistsError:  # of `mkdir -p`
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        await self._sh('mkdir -p -- "${1%/*}/" 2> /dev/null; cat > "$1"', path, stdin=data)
 
     async def stat(self, path: str) -> FileEntry:
         """Describe a file or folder; a link's target."""
@@ -116,10 +98,7 @@ class CodeactWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, S
         """Describe what is in a folder."""
         words = iter((await self._sh(_LIST, path)).split("\0")[:-1])
         found = sorted(zip(words, words, words, words, strict=True))
-        return [
-            _entry(posixpath.join(path, name), target == "d", size if kind == "f" else "")
-            for name, kind, target, size in found
-        ]
+        return [_entry(name, target == "d", size if kind == "f" else "") for name, kind, target, size in found]
 
     async def make_dir(self, path: str) -> None:
         """Make a folder and those above it."""
@@ -135,44 +114,36 @@ class CodeactWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, S
         """Return whether there is a file or folder, or a link to one."""
         return await self._sh('test ! -e "$1" || printf yes', path) == "yes"
 
-    async def _sh(self, script: str, *paths: str, stdin: bytes | None = None) -> str:
-        with self._errors():
-            done = await (await self._running()).exec(
-                ["/bin/sh", "-c", script, "sh", *paths], stdin=stdin, env={"LC_ALL": "C"}
-            )
-        if done.exit_code == 0:
+    async def _sh(self, script: str, path: str, stdin: bytes | None = None) -> str:
+        with _errors():
+            words = ["/bin/sh", "-c", script, "sh", path]
+            done = await (await self._running()).exec(words, stdin=stdin, env={"LC_ALL": "C"})
+        if done.exit_code == 0 and not done.stdout_dropped:
             return done.stdout
-        if done.timed_out:
-            raise TimeoutError(errno.ETIMEDOUT, "it took too long", *paths[:1])
-        reason = done.stderr.strip().rpartition(": ")[2]
+        reason = "it took too long" if done.timed_out else done.stderr.strip().rpartition(": ")[2] or "it has too much"
         number = next((each for each in errno.errorcode if os.strerror(each) == reason), errno.EIO)
-        raise OSError(number, reason or "it failed", *paths[:1])
+        raise OSError(number, reason, path)
 
     async def _running(self) -> AsyncSandbox:
         if self._ref is None:
             await self.sandbox.start()
-            self._ref = self._ref or WorkspaceRef(provider="codeact-sandbox", id=self._name() or "")
-        if self._name() != self._ref.id:
-            raise WorkspaceUnavailableError(
-                f"the sandbox {self._ref.id} has ended: make another one and a new workspace"
-            )
+        client = self.sandbox._managed.client
+        name = client.name if client is not None and client.alive else ""
+        self._ref = self._ref or WorkspaceRef(provider="codeact-sandbox", id=name)
+        if self._ref.id != name:
+            raise WorkspaceUnavailableError(f"the sandbox {self._ref.id} has ended: make another one and its workspace")
         return self.sandbox
 
-    def _name(self) -> str | None:
-        client = self.sandbox._managed.client
-        return client.name if client is not None and client.alive else None
 
-    @contextmanager
-    def _errors(self, path: str | None = None) -> Generator[None]:
-        """Raise the errors that the protocol asks for."""
-        try:
-            yield
-        except (SandboxDied, SandboxNotStarted) as error:
-            raise WorkspaceUnavailableError(str(error)) from error
-        except SandboxFileError as error:
-            if error.errno is None:
-                raise
-            raise OSError(error.errno, os.strerror(error.errno), path) from error
+@contextmanager
+def _errors(path: str | None = None) -> Generator[None]:
+    """Raise the errors that the protocol asks for."""
+    try:
+        yield
+    except (SandboxDied, SandboxNotStarted) as error:
+        raise WorkspaceUnavailableError(str(error)) from error
+    except SandboxFileError as error:
+        raise OSError(error.errno or errno.EIO, error.reason or str(error), path) from error
 
 
 def _entry(path: str, is_dir: bool, size: str) -> FileEntry:
