@@ -153,12 +153,12 @@ def row(framework, version, cases):
 
 
 def exceptions(framework, cases):
-    """Return a line for each of their tests that did not pass."""
-    return [
-        f"- {framework['title']}, `{name.rpartition('.')[2]}`: {reason}"
-        for (theirs, name), reason in cases.items()
-        if theirs and reason
-    ]
+    """Return a line for each reason why some of their tests did not pass."""
+    reasons = {}
+    for (theirs, name), reason in cases.items():
+        if theirs and reason:
+            reasons.setdefault(reason, []).append(f"`{name.rpartition('.')[2]}`")
+    return [f"- {framework['title']}, {', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 if __name__ == "__main__":

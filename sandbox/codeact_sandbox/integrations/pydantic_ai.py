@@ -87,7 +87,7 @@ class CodeactWorkspace:
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Write a file, through a link, too."""
-        await self._sh('mkdir -p -- "${1%/*}/" 2> /dev/null; cat > "$1"', path, stdin=data)
+        await self._sh('mkdir -p -- "${1%/*}/" 2> /dev/null; exec tee -- "$1" > /dev/null', path, stdin=data)
 
     async def stat(self, path: str) -> FileEntry:
         """Describe a file or folder; a link's target."""
