@@ -285,14 +285,26 @@ def _mcp(
     call_log: Path | None = typer.Option(
         None, metavar="FILE", help="With --wrap: add each call to this file, as JSON."
     ),
+    http: str | None = typer.Option(
+        None,
+        metavar="[HOST:]PORT",
+        help="Serve many clients by HTTP. If CODEACT_MCP_TOKEN is set, requests need that token; other machines always do.",
+    ),
+    max_sessions: int = typer.Option(8, min=1, metavar="N", help="With --http: sandboxes at the same time."),
+    idle_timeout: float = typer.Option(
+        600, min=1, metavar="SECONDS", help="With --http: end a session without a call for so long."
+    ),
 ) -> int:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
     """
-    from autogen_codeact.cli.mcp import serve_mcp
+    from autogen_codeact.cli.mcp import serve_http, serve_mcp, wrapped_servers
 
-    return serve_mcp(sandbox, wrap, allow, call_log)
+    servers = wrapped_servers(sandbox, wrap, allow, call_log)
+    if http is not None:
+        return serve_http(sandbox, servers, http, max_sessions, idle_timeout)
+    return serve_mcp(sandbox, servers)
 
 
 @app.command("doctor")

@@ -220,6 +220,13 @@ def send_signal(pid, number):
         pass
 
 
+def is_pending(pid, number):
+    """Return whether a process has not been given a signal yet that was sent to it."""
+    lines = (read_small("/proc/%d/status" % pid) or b"").splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
 def kill_trees(find_roots, keep=(), seconds=2.0):
     """Kill processes and all their descendants: stop them first, so that none can fork, then kill, until none is left."""
     until = time.monotonic() + seconds

@@ -10,8 +10,10 @@ from . import block_report, cpu_time, display_relay, files, ipc, output_capture,
 
 KILL_CHECK_S = 2.0
 MAX_RETRIES = 3
-# How long a Python block may write what it has buffered when its time is over.
+# How long a Python block may write what it has buffered when its time is over, once it has got the signal for it; and how many
+# times as long that may take, on a busy machine.
 FLUSH_S = 0.01
+MAX_FLUSH_WAITS = 10
 # If the zygote has not reported the worker's process after this time, it never will.
 FORK_TIMEOUT_S = 1.0
 RESUME_INTERVAL_S = 1.0
@@ -164,7 +166,17 @@ class Block:
         self.overdue = why
         self.supervisor.loop.cancel(self.deadline_timer)
         system.send_signal(self.worker.pid, system.FLUSH_SIGNAL)
-        self.deadline_timer = self.supervisor.loop.call_later(FLUSH_S, lambda: self.kill(why))
+        self._await_flush(why, MAX_FLUSH_WAITS)
+
+    def _await_flush(self, why, waits_left, was_pending=False):
+        def check():
+            is_pending = waits_left > 0 and system.is_pending(self.worker.pid, system.FLUSH_SIGNAL)
+            if is_pending or was_pending:
+                self._await_flush(why, waits_left - 1, is_pending)
+            else:
+                self.kill(why)
+
+        self.deadline_timer = self.supervisor.loop.call_later(FLUSH_S, check)
 
     # From the worker
 
