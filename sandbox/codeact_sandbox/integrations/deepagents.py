@@ -13,8 +13,8 @@ from deepagents.backends.sandbox import BaseSandbox
 
 from codeact_sandbox import Sandbox, SandboxFileError
 from codeact_sandbox.integrations.answers import answer_of
+from codeact_sandbox.integrations.shell_files import read_file, write_file
 
-MAX_FILE_BYTES = 256 * 1024**2
 _INVALID = "invalid_path"
 _ERRORS = {
     errno.ENOENT: "file_not_found",
@@ -85,7 +85,7 @@ class CodeactBackend(BaseSandbox):
 
     def _upload(self, path: str, data: bytes) -> str | None:
         try:
-            self.sandbox.write(_absolute(path), data)
+            self.sandbox._wait(write_file(self.sandbox._sandbox, _absolute(path), data))
         except SandboxFileError as error:
             return _reason(error)
         return None
@@ -103,7 +103,7 @@ class CodeactBackend(BaseSandbox):
 
     def _download(self, path: str) -> FileDownloadResponse:
         try:
-            return FileDownloadResponse(path, self.sandbox.read(_absolute(path), max_bytes=MAX_FILE_BYTES))
+            return FileDownloadResponse(path, self.sandbox._wait(read_file(self.sandbox._sandbox, _absolute(path))))
         except SandboxFileError as error:
             return FileDownloadResponse(path, error=_reason(error))
 
@@ -116,4 +116,4 @@ def _absolute(path: str) -> str:
 
 def _reason(error: SandboxFileError) -> str:
     """Return the protocol's word for an error, else what happened."""
-    return _ERRORS.get(error.errno or 0) or error.reason or str(error)
+    return _ERRORS.get(error.errno or 0) or str(error)

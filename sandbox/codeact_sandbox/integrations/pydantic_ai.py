@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import posixpath
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +12,8 @@ from pydantic_ai.workspaces import CommandResult, FileEntry, WorkspaceRef, Works
 
 from codeact_sandbox import AsyncSandbox, SandboxDied, SandboxFileError, SandboxNotStarted
 from codeact_sandbox.integrations.answers import answer_of
+from codeact_sandbox.integrations.shell_files import read_file, run_script, write_file
 
-MAX_FILE_BYTES = 256 * 1024**2
 _LIST = 'exec find "${1%/}/" -mindepth 1 -maxdepth 1 -printf "%p\\0%y\\0%Y\\0%s\\0"'
 
 
@@ -82,12 +80,13 @@ class CodeactWorkspace:
 
     async def read_bytes(self, path: str) -> bytes:
         """Return a file's content, at most 256 MiB."""
-        with _errors(path):
-            return await (await self._running()).read(path, max_bytes=MAX_FILE_BYTES)
+        with _errors():
+            return await read_file(await self._running(), path)
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Write a file, through a link, too."""
-        await self._sh('mkdir -p -- "${1%/*}/" 2> /dev/null; exec tee -- "$1" > /dev/null', path, stdin=data)
+        with _errors():
+            await write_file(await self._running(), path, data)
 
     async def stat(self, path: str) -> FileEntry:
         """Describe a file or folder; a link's target."""
@@ -114,15 +113,9 @@ class CodeactWorkspace:
         """Return whether there is a file or folder, or a link to one."""
         return await self._sh('test ! -e "$1" || printf yes', path) == "yes"
 
-    async def _sh(self, script: str, path: str, stdin: bytes | None = None) -> str:
+    async def _sh(self, script: str, path: str) -> str:
         with _errors():
-            words = ["/bin/sh", "-c", script, "sh", path]
-            done = await (await self._running()).exec(words, stdin=stdin, env={"LC_ALL": "C"})
-        if done.exit_code == 0 and not done.stdout_dropped:
-            return done.stdout
-        reason = "it took too long" if done.timed_out else done.stderr.strip().rpartition(": ")[2] or "it has too much"
-        number = next((each for each in errno.errorcode if os.strerror(each) == reason), errno.EIO)
-        raise OSError(number, reason, path)
+            return await run_script(await self._running(), script, path)
 
     async def _running(self) -> AsyncSandbox:
         if self._ref is None:
@@ -136,14 +129,14 @@ class CodeactWorkspace:
 
 
 @contextmanager
-def _errors(path: str | None = None) -> Generator[None]:
+def _errors() -> Generator[None]:
     """Raise the errors that the protocol asks for."""
     try:
         yield
     except (SandboxDied, SandboxNotStarted) as error:
         raise WorkspaceUnavailableError(str(error)) from error
     except SandboxFileError as error:
-        raise OSError(error.errno or errno.EIO, error.reason or str(error), path) from error
+        raise OSError(error.errno, error.strerror, error.filename) from error  # `FileNotFoundError` and the like
 
 
 def _entry(path: str, is_dir: bool, size: str) -> FileEntry:
