@@ -291,6 +291,8 @@ def main(configuration, path):
         system.set_limits(config.get("rlimit_without_cgroup", {}))
     config["memory_bytes"] = min(filter(None, (config.get("memory_bytes"), system.memory_limit())), default=None)
     config["landlock"] = landlock.version()
+    if not system.become_subreaper():
+        config["concurrency"] = 1  # an orphan could belong to any of several blocks
     packages.prepare_folder(config)
     if config.get("no_index"):
         packages.refuse(config["no_index"])

@@ -9,7 +9,7 @@ import signal
 import site
 import sys
 import threading
-from select import POLLHUP, POLLIN, poll
+from select import POLLIN, poll
 
 from ..shared import packages, system, wire
 from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, tools
@@ -46,7 +46,7 @@ class Worker:
         self._use_socket(Socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
         if self.script is not None:
             self.domains.enter(home, all_folders=installs)
-            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            system.become_subreaper()
             if not self._wait(IDLE_MS):
                 self.script.warm_up()
         while True:
@@ -116,7 +116,7 @@ class Worker:
     def _run_command(self, ident, request, data, fds):
         """Become the command of a shell block, of another language, or of a job."""
         if self.script is None:
-            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            system.become_subreaper()
             self.domains.enter()
         stdio.redirect(*fds[:2])
         command, path = request["command"], request["path"]
@@ -293,7 +293,7 @@ class Worker:
             self.sock.shutdown(_socket.SHUT_WR)
         except OSError:
             pass  # the supervisor has closed it already
-        self._wait(None, POLLHUP)
+        self._wait_for_close()
         self.reserve.release()
         self.sock.close()
         for _ in range(MAX_CONNECTS):
@@ -308,10 +308,22 @@ class Worker:
             return
         os._exit(CONNECTION_LOST)
 
-    def _wait(self, milliseconds=None, event=POLLIN):
-        """Wait for a request or another event, and return whether it has come; drop exceptions of signal handlers."""
+    def _wait_for_close(self):
+        # gVisor does not wake a process that waits for POLLHUP alone.
+        while True:
+            self._wait()
+            try:
+                if not self.sock.recv(wire.READ_SIZE):
+                    return
+            except OSError:
+                return  # reset
+            except BaseException:
+                continue  # an exception of a signal handler
+
+    def _wait(self, milliseconds=None):
+        """Wait for a request, and return whether it has come; drop exceptions of signal handlers."""
         waiting = poll()
-        waiting.register(self.sock.fileno(), event)
+        waiting.register(self.sock.fileno(), POLLIN)
         while not self.reader.frames:
             try:
                 return bool(waiting.poll(milliseconds))
