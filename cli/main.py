@@ -13,6 +13,7 @@ import typer
 from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
+from autogen_codeact.cli.mcp import Wrap
 from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
 
 app = Application(
@@ -276,15 +277,7 @@ def _view(
 def _mcp(
     *,
     sandbox: SandboxChoice,
-    wrap: Path | None = typer.Option(
-        None, metavar="FILE.json", help="Let code call the tools of these MCP servers: search_tools and run_code."
-    ),
-    allow: list[str] | None = typer.Option(
-        None, metavar="PATTERN", help="With --wrap: tools to call without asking the client's user; can be repeated."
-    ),
-    call_log: Path | None = typer.Option(
-        None, metavar="FILE", help="With --wrap: add each call to this file, as JSON."
-    ),
+    wrap: Wrap,
     http: str | None = typer.Option(
         None,
         metavar="[HOST:]PORT",
@@ -299,12 +292,9 @@ def _mcp(
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
     """
-    from autogen_codeact.cli.mcp import serve_http, serve_mcp, wrapped_servers
+    from autogen_codeact.cli.mcp import serve_mcp
 
-    servers = wrapped_servers(sandbox, wrap, allow, call_log)
-    if http is not None:
-        return serve_http(sandbox, servers, http, max_sessions, idle_timeout)
-    return serve_mcp(sandbox, servers)
+    return serve_mcp(sandbox, wrap, http, max_sessions, idle_timeout)
 
 
 @app.command("doctor")

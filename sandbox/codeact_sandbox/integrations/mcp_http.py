@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from codeact_sandbox import AsyncSandbox, SandboxError
 
 PATH = "/mcp"
+MAX_SESSIONS, IDLE_S = 8, 600.0
 MAX_FORGOTTEN = 1000
 """Sessions that have ended and whose next call is told so."""
 SHUTDOWN_S = 3

@@ -11,6 +11,7 @@ import secrets
 import signal
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from mcp.server.transport_security import TransportSecuritySettings
@@ -18,7 +19,7 @@ from mcp.types import ResourceLink
 
 from codeact_sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from codeact_sandbox.image_check import ImageRefused, check_image
-from codeact_sandbox.integrations.mcp_http import Sessions
+from codeact_sandbox.integrations.mcp_http import IDLE_S, MAX_SESSIONS, Sessions, listen, parse_address
 from codeact_sandbox.integrations.mcp_wrap import RUN_CODE, Wrapped, calls_of, client
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
@@ -55,6 +56,38 @@ MAX_NAMES = 200
 """Names of files in one result."""
 PROGRESS_INTERVAL_S = 0.1
 """Time between two notifications with output of a running block."""
+
+
+def run_server(
+    make: Callable[..., AsyncSandbox],
+    wrapped: Wrapped | None = None,
+    address: str | None = None,
+    max_sessions: int = MAX_SESSIONS,
+    idle_s: float = IDLE_S,
+) -> int:
+    """Serve MCP clients until they end, or this process is interrupted.
+
+    Args:
+        make: Makes a sandbox, with these options beside its own.
+        wrapped: MCP servers whose tools the code calls. None to serve the sandbox's own tools.
+        address: `[HOST:]PORT` to serve many clients by HTTP; their requests need the token in the variable CODEACT_MCP_TOKEN.
+            None to serve one client on standard input and output.
+        max_sessions: Sandboxes at the same time, by HTTP.
+        idle_s: Seconds without a call after which a session ends, by HTTP.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ValueError: The address can't be used, or needs a token.
+        OSError: It can't be listened on.
+    """
+    options = wrapped.options() if wrapped is not None else {}
+    if address is None:
+        return asyncio.run(serve(make(**options), wrapped))
+    sessions = Sessions(partial(make, **options), max_sessions, idle_s)
+    app, place = make_http_app(sessions, wrapped), parse_address(address)
+    return asyncio.run(listen(app, sessions, place, os.environ.get("CODEACT_MCP_TOKEN") or None))
 
 
 async def serve(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> int:
@@ -132,8 +165,9 @@ def _server_of(
     instructions = INSTRUCTIONS if wrapped is None else wrapped.instructions
     server = MCPServer("codeact", instructions=instructions, log_level="WARNING", **options)
     for name in OWN_TOOLS if wrapped is None else WRAPPED_TOOLS:
-        description = RUN_CODE if wrapped is not None and name == "run_code" else None
-        server.tool(description=description, structured_output=False)(tool_of(name))
+        tool = tool_of(name)
+        description = RUN_CODE if wrapped is not None and name == "run_code" else inspect.getdoc(tool)
+        server.tool(description=description, structured_output=False)(tool)
     server.resource("codeact://output/{name}", mime_type="text/plain")(outputs.read)
     return server
 
