@@ -23,24 +23,18 @@ MAX_FORGOTTEN = 1000
 """Sessions that have ended and whose next call is told so."""
 SHUTDOWN_S = 3
 REFUSED = {
-    401: b"Unauthorized: send the header Authorization: Bearer TOKEN",
-    403: b"Forbidden: requests of web pages of other origins are refused",
-    404: b"Not found: the address ends with /mcp",
-    421: b"Misdirected request: use the address of this machine, or localhost",
+    401: "send the token as Authorization: Bearer",
+    403: "other origin",
+    404: "use /mcp",
+    421: "use an address or localhost",
 }
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]], Awaitable[None]]
 
 
 @dataclass
-class Session:
-    """A sandbox of one client.
-
-    Args:
-        sandbox: The sandbox.
-        calls: Number of calls that use it now.
-        used: When the last one ended, by the monotonic clock.
-    """
+class _Session:
+    """The sandbox of one client, the calls that use it now, and when the last one ended."""
 
     sandbox: AsyncSandbox
     calls: int = 0
@@ -58,7 +52,7 @@ class Sessions:
 
     def __init__(self, make: Callable[[], AsyncSandbox], most: int, idle_s: float) -> None:
         self._make, self._most, self._idle_s = make, most, idle_s
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._forgotten: OrderedDict[str, None] = OrderedDict()
 
     @contextlib.asynccontextmanager
@@ -80,7 +74,7 @@ class Sessions:
         name = handle or key or secrets.token_urlsafe(12)
         notes = []
         if name not in self._sessions:
-            self._sessions[name] = Session(self._make())
+            self._sessions[name] = _Session(self._make())
             if key is None:
                 notes.append(
                     f'Session: pass session="{name}" to the next calls, to go on with its variables and files.'
@@ -153,7 +147,7 @@ class Guard:
             headers[name.decode("latin-1").lower()] = value.decode("latin-1")
         if (status := self._refusal(scope, headers)) is not None:
             await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
-            await send({"type": "http.response.body", "body": REFUSED[status]})
+            await send({"type": "http.response.body", "body": REFUSED[status].encode()})
             return
         await self._app(scope, receive, send)
         if scope["method"] == "DELETE":

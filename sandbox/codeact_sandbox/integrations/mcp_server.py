@@ -91,16 +91,7 @@ def run_server(
 
 
 async def serve(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> int:
-    """Serve one client on standard input and output, until it disconnects or this process gets SIGINT or SIGTERM.
-
-    Args:
-        sandbox: Runs the code; it is stopped at the end.
-        wrapped: MCP servers whose tools the code calls; the sandbox was made with their options. None to serve the sandbox's own
-            tools.
-
-    Returns:
-        The exit status 0. After a signal, the process ends with 128 and the signal's number.
-    """
+    """Serve one client until it disconnects, and stop the sandbox; SIGINT and SIGTERM end the process, with 128 + number."""
     loop = asyncio.get_running_loop()
     interrupted: asyncio.Future[int] = loop.create_future()
 
@@ -123,15 +114,7 @@ async def serve(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> int:
 
 
 def make_server(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> MCPServer:
-    """Make a server for one client.
-
-    Args:
-        sandbox: Runs the code. The first call that needs it starts it. It is stopped when the client disconnects.
-        wrapped: As for `serve`.
-
-    Returns:
-        The server; `run_stdio_async()` serves standard input and output.
-    """
+    """Make a server for one client; the first call starts the sandbox, and it is stopped when the client disconnects."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -146,12 +129,7 @@ def make_server(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> MCPSer
 
 
 def make_http_app(sessions: Sessions, wrapped: Wrapped | None = None) -> Any:
-    """Make an ASGI application that serves any number of clients at `/mcp`, each in a session of its own.
-
-    Args:
-        sessions: The sessions. Who calls this ends them.
-        wrapped: As for `serve`.
-    """
+    """Make an ASGI application that serves clients at `/mcp`; who calls this ends the sessions."""
     outputs = Outputs()
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the `Guard` checks requests
     more = {} if _IS_SECOND else {"transport_security": security}

@@ -25,6 +25,7 @@ KEEP_ALIVE = b"L"
 RESET = b"Z"
 TOOL_ANSWER = b"T"  # also supervisor to block
 CHANNEL = b"N"  # both ways
+JOB = b"J"  # both ways
 # Supervisor to host:
 HELLO = b"H"
 STDOUT = b"O"

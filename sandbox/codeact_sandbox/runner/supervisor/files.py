@@ -22,6 +22,10 @@ MAX_DEPTH = 32
 LIST_LIMIT = 1024 * 1024
 MAX_UPLOADS = 64
 UPLOAD_PREFIX = ".codeact-part-"
+TOO_MANY_FILES = (
+    "There are too many files in the workspace, or folders in folders: not all that were made or changed have been looked at "
+    "and copied to the host."
+)
 NOT_REGULAR = "not a regular file"
 
 
@@ -39,6 +43,9 @@ class Files:
             op = request["op"]
             if op == "read":
                 return self._read(request)
+            if op == "changed":
+                entries, contents, incomplete = self.changed()
+                return {"files": entries, "notes": [TOO_MANY_FILES] if incomplete else []}, contents
             if op == "write":
                 answer = self._write(ident, request, data)
             elif op == "list":

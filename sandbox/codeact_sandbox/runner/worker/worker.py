@@ -2,6 +2,7 @@
 
 import _socket
 import atexit
+import errno
 import fcntl
 import os
 import signal
@@ -113,23 +114,39 @@ class Worker:
         self._reconnect()
 
     def _run_command(self, ident, request, data, fds):
-        """Become the command of a shell block, or of another language."""
+        """Become the command of a shell block, of another language, or of a job."""
         if self.script is None:
             system.become_subreaper()
             self.domains.enter()
         stdio.redirect(*fds[:2])
-        interpreter.enter_environment(request)
         command, path = request["command"], request["path"]
-        if path is None or not self._save_code(ident, path, data):
-            path = code_file.in_memory(data)
-        if len(fds) > 2:
-            self._move_fd(fds[2], request["state_fd"])
+        if request.get("is_job"):
+            self._enter_job(ident, request, fds[2:])
+        else:
+            interpreter.enter_environment(request)
+            if path is None or not self._save_code(ident, path, data):
+                path = code_file.in_memory(data)
+            if len(fds) > 2:
+                self._move_fd(fds[2], request["state_fd"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         try:
             os.execvp(command[0], [path if part == "{file}" else part for part in command])
         except OSError as error:
             self._end_without_command(ident, command[0], error)
+
+    def _enter_job(self, ident, request, stdin):
+        """Take the input, the directory and the variables of a job; unlike that of a block, its directory must exist."""
+        for fd in stdin:
+            os.dup2(fd, 0)
+            os.close(fd)
+        interpreter.set_variables(request)
+        try:
+            os.chdir(request["cwd"])
+        except OSError as error:
+            message = {"type": errno.errorcode.get(error.errno, "EIO"), "message": error.strerror, "line": None}
+            self._report(ident, execution.Outcome(1, error=message))
+            os._exit(1)
 
     def _open_streams(self, request, fds):
         stdio.redirect(*fds[:2])
