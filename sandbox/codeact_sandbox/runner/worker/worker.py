@@ -310,8 +310,7 @@ class Worker:
 
     def _wait_for_close(self):
         # gVisor does not wake a process that waits for POLLHUP alone.
-        while True:
-            self._wait()
+        while self._wait():
             try:
                 if not self.sock.recv(wire.READ_SIZE):
                     return
