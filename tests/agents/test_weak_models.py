@@ -221,6 +221,11 @@ async def test_a_small_model_is_told_only_the_most_important(session: SandboxCod
     style: Any = {"prompt_style": "brief", "system_message": "Answer in French."}
     await CodeActAgent("coder", session, model_client=client, **style).run(task="Go.")
     assert received_by(client)[0][0].content == f"Answer in French.\n\n{BRIEF}"
+    await session.write("numbers.txt", "1\n2\n")
+    client = scripted("Done.")
+    await CodeActAgent("coder", session, model_client=client, prompt_style="brief").run(task="Go.")
+    files = 'Files in the current folder: numbers.txt\nRead a file with open("numbers.txt").read()'
+    assert received_by(client)[0][0].content == f"{BRIEF}\n\n{files}"
 
 
 # Code in other forms
