@@ -111,9 +111,9 @@ async def main(folder):
     some, every, count = found(folder, host_tools(known))
     print(f"\n{count} questions, {len(known)} tools: {some:.1%} have a right tool in the first five, {every:.1%} all")
     many = host_tools(known) * (2000 // len(known) + 1)
-    began = time.perf_counter()
+    began = time.process_time()
     ToolSearch(many[:2000])
-    print(f"index of 2,000 tools: {(time.perf_counter() - began) * 1000:.0f} ms")
+    print(f"index of 2,000 tools: {(time.process_time() - began) * 1000:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Fixtures of the tests of all frameworks."""
 
 import os
-import shutil
 
 import pytest
 from scripted import OpenAIServer
+
+from codeact_sandbox import Sandbox, SandboxUnavailable
 
 
 @pytest.fixture(scope="session")
@@ -15,9 +16,13 @@ def anyio_backend():
 @pytest.fixture(scope="session", params=["docker", "bubblewrap"])
 def engine(request):
     """The name of a backend of sandboxes, as for `Sandbox(engine)`."""
-    program = {"docker": "docker", "bubblewrap": "bwrap"}[request.param]
-    if shutil.which(program) is None and f"REQUIRE_{request.param.upper()}" not in os.environ:
-        pytest.skip(f"{request.param} is not installed")
+    try:
+        with Sandbox(request.param):
+            pass
+    except SandboxUnavailable as error:
+        if f"REQUIRE_{request.param.upper()}" in os.environ:
+            raise
+        pytest.skip(str(error))
     return request.param
 
 

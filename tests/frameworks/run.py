@@ -37,14 +37,15 @@ class Missing(Exception):
 
 def main(arguments):
     """Run the tests of some or all frameworks; return 1 if one failed."""
-    names, _, options = " ".join(arguments).partition("--")
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    names, options = arguments[:end], arguments[end + 1 :]
     folders = sorted(path.parent for path in HERE.glob("*/framework.toml"))
-    chosen = [folder for folder in folders if not names or folder.name in names.split()]
+    chosen = [folder for folder in folders if not names or folder.name in names]
     rows, notes, failed = [], [], []
     for folder in chosen:
         framework = tomllib.loads((folder / "framework.toml").read_text(encoding="utf-8"))
         try:
-            version, cases, status = run_tests(folder, framework, options.split())
+            version, cases, status = run_tests(folder, framework, options)
         except Missing as missing:
             print(f"{framework['title']}: {missing}", file=sys.stderr)
             failed += [] if "not_installable" in framework else [folder.name]
@@ -153,12 +154,12 @@ def row(framework, version, cases):
 
 
 def exceptions(framework, cases):
-    """Return a line for each of their tests that did not pass."""
-    return [
-        f"- {framework['title']}, `{name.rpartition('.')[2]}`: {reason}"
-        for (theirs, name), reason in cases.items()
-        if theirs and reason
-    ]
+    """Return a line for each reason why some of their tests did not pass."""
+    reasons = {}
+    for (theirs, name), reason in cases.items():
+        if theirs and reason:
+            reasons.setdefault(reason, []).append(f"`{name.rpartition('.')[2]}`")
+    return [f"- {framework['title']}, {', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 if __name__ == "__main__":

@@ -246,7 +246,7 @@ class McpSource(ToolSource):
         await asyncio.sleep(LAST_WORDS_S)
         # Not in the error, which the code in the sandbox gets.
         logger.warning("the %s has ended.%s", self.name, self._last_words())
-        raise ConnectionError(f"the {self.name} has ended; the next start of the sandbox starts it again")
+        raise ConnectionError(f"the {self.name} has ended; stop and start the sandbox to have it again")
 
     def _last_words(self) -> str:
         said = printable_text(self._errors.decode(errors="replace")).strip()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
 
 from codeact_sandbox.types.tool import HostToolProtocol
 
@@ -20,6 +19,12 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
 _ENDING = re.compile(r"(?<=...)(?:ing|es|ed|s)$")
 
 
+class _Stems(dict[str, str]):
+    def __missing__(self, word: str) -> str:
+        stem = self[word] = _ENDING.sub("", word.lower())
+        return stem
+
+
 class ToolSearch:
     """An index of tools.
 
@@ -29,18 +34,9 @@ class ToolSearch:
 
     def __init__(self, tools: Iterable[HostToolProtocol]) -> None:
         self._tools = list(tools)
-        counts = [
-            Counter(
-                _words(f"{f'{tool.name} ' * NAME_WEIGHT}{tool.signature[:MAX_CHARS]} {tool.description[:MAX_CHARS]}")
-            )
-            for tool in self._tools
-        ]
-        mean = sum(map(Counter.total, counts)) / max(1, len(counts))
-        self._scores: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for place, each in enumerate(counts):
-            length = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * each.total() / mean)
-            for word, count in each.items():
-                self._scores[word].append((place, count * (SATURATION + 1) / (count + length)))
+        stem = _Stems().__getitem__
+        self._counts = [Counter(map(stem, _WORD.findall(_text(tool)))) for tool in self._tools]
+        self._lengths = [each.total() for each in self._counts]
 
     def search(self, query: str, limit: int = 5) -> list[HostToolProtocol]:
         """Return the tools that fit best, the best first.
@@ -49,19 +45,17 @@ class ToolSearch:
             query: What is wanted, in words.
             limit: How many at most. Default 5.
         """
-        found: defaultdict[int, float] = defaultdict(float)
-        for word in set(_words(query[:MAX_CHARS])):
-            scores = self._scores.get(word, ())
-            rarity = math.log(1 + (len(self._tools) - len(scores) + 0.5) / (len(scores) + 0.5))
-            for place, score in scores:
-                found[place] += rarity * score
+        found: dict[int, float] = {}
+        number, mean = len(self._tools), sum(self._lengths) / max(1, len(self._tools))
+        for word in set(map(_Stems().__getitem__, _WORD.findall(query[:MAX_CHARS]))):
+            having = [(place, each[word]) for place, each in enumerate(self._counts) if word in each]
+            rarity = math.log(1 + (number - len(having) + 0.5) / (len(having) + 0.5))
+            for place, count in having:
+                length = 1 - LENGTH_WEIGHT + LENGTH_WEIGHT * self._lengths[place] / mean
+                weight = count * (SATURATION + 1) / (count + SATURATION * length)
+                found[place] = found.get(place, 0.0) + rarity * weight
         return [self._tools[place] for place in heapq.nlargest(limit, found, key=lambda place: (found[place], -place))]
 
 
-def _words(text: str) -> list[str]:
-    return list(map(_stem, _WORD.findall(text)))
-
-
-@lru_cache(maxsize=10_000)
-def _stem(word: str) -> str:
-    return _ENDING.sub("", word.lower())
+def _text(tool: HostToolProtocol) -> str:
+    return f"{f'{tool.name[:MAX_CHARS]} ' * NAME_WEIGHT}{tool.signature[:MAX_CHARS]} {tool.description[:MAX_CHARS]}"

@@ -14,6 +14,17 @@ sys.modules[_spec.name] = _module
 _spec.loader.exec_module(_module)
 OpenAIServer, Reply = _module.OpenAIServer, _module.Reply
 
+FIGURE = """
+import struct, zlib
+chunk = lambda kind, data: struct.pack("!I", len(data)) + kind + data + struct.pack("!I", zlib.crc32(kind + data))
+class Figure:
+    def _repr_png_(self):
+        head = chunk(b"IHDR", struct.pack("!IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
+        return b"\\x89PNG\\r\\n\\x1a\\n" + head + chunk(b"IDAT", zlib.compress(b"\\0\\0")) + chunk(b"IEND", b"")
+Figure()
+"""
+# Code that shows an image, without packages.
+
 
 def call(tool, **arguments):
     """Return the answer of a model that calls a tool."""

@@ -27,6 +27,15 @@ def prctl(option, value):
         raise OSError(ctypes.get_errno(), "prctl(%d) failed" % option)
 
 
+def become_subreaper():
+    """Become the parent of orphaned descendants; return whether the kernel can do that: otherwise they become PID 1's."""
+    try:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    except OSError:
+        return False
+    return True
+
+
 def set_limits(limits):
     """Set resource limits for this process and all that it will start; they can't be raised again."""
     for name, value in limits.items():
