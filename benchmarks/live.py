@@ -88,7 +88,8 @@ class Solver:
 
 def measure(options, out):
     """Solve all tasks with each library in turn, and write a line for each."""
-    tasks = [task for number, task in enumerate(make_tasks(options.tasks)) if _wanted(number, options.half)]
+    numbered = list(enumerate(make_tasks(options.tasks)))[options.start :]
+    tasks = [task for number, task in numbered if _wanted(number, options.half)]
     server = None
     if options.url is None:
         server = ModelServer(fetched_weights(print), CONTEXT)
@@ -133,6 +134,7 @@ def main():
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=120)
+    parser.add_argument("--start", type=int, default=0, help="leave out the tasks before this one")
     parser.add_argument("--half", choices=["tune", "report", "all"], default="report")
     parser.add_argument("--only", action="append", choices=list(SOLVERS))
     parser.add_argument("--url")
