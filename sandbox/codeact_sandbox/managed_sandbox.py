@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from codeact_sandbox import backend_selection as select
+from codeact_sandbox import commands
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
@@ -107,6 +108,10 @@ class ManagedSandbox:
             pool.check(self.options, self.tools)
         self._languages = merge(self.options.languages)
         self._folder = WorkFolder()
+        self.jobs_started: list[commands.Job] = []
+        """The jobs of the last sandbox, without those whose output was dropped."""
+        self.replaying_now = False
+        """Whether the session is being rebuilt."""
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
@@ -237,7 +242,7 @@ class ManagedSandbox:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             await self._folder.release(keep=not fresh)
             raise
-        self.client = client
+        self.client, self.jobs_started = client, []
         self.starts, self.unrecorded = self.starts + 1, 0
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
@@ -409,6 +414,11 @@ class ManagedSandbox:
             return self.known_facts  # code that needs the sandbox will raise
         return await facts_of(client, self.options)
 
+    # Commands beside the blocks
+
+    exec = commands.run_command
+    start_job = commands.start_job
+
     # Files
 
     put = transfers.put
@@ -462,9 +472,12 @@ class ManagedSandbox:
             await run_block(EMPTY_BLOCK, RunContext(journalled=True))
             replay = ReplayWorkspace(client, self._folder.workspace, run_block)
             try:
+                self.replaying_now = True
                 await replay.begin(set(known_marks))
                 yield replay
                 await replay.end()
             except BaseException:
                 await asyncio.shield(asyncio.ensure_future(self._discard(client)))
                 raise
+            finally:
+                self.replaying_now = False

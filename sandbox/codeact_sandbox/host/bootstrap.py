@@ -53,6 +53,7 @@ MODULES = [
     "supervisor.event_loop",
     "supervisor.fresh_state",
     "supervisor.process_block",
+    "supervisor.job",
     "supervisor.process_connection",
     "supervisor.proxy",
     "supervisor.reset",

@@ -62,6 +62,7 @@ class DockerKeywords(CommonKeywords, total=False):
     network: str
     read_only: bool
     seccomp: str
+    runtime: str | None
     packages: Sequence[str]
     docker_host: str | None
     hosts: Sequence[DockerHost | str]

@@ -357,6 +357,13 @@ class DockerOptions(SandboxOptions):
             "for the engine's own, or the path of a profile in Docker's format."
         ),
     ] = "default"
+    runtime: Annotated[
+        str | None,
+        Field(
+            description='OCI runtime of the engine that runs the container, such as "runsc" (gVisor) or "crun" '
+            "(docs/security.md). By default the engine's own, mostly runc."
+        ),
+    ] = None
     packages: Annotated[
         Sequence[str],
         _names("packages"),
