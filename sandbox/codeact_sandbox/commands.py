@@ -259,7 +259,7 @@ async def _feed_and_follow(process: Process, stdin: Input, on_output: OnOutput |
 
 async def _feed(process: Process, stdin: Input) -> None:
     try:
-        async with contextlib.aclosing(_pieces(stdin)) as pieces:
+        async with contextlib.aclosing(pieces_of(stdin)) as pieces:
             async for piece in pieces:
                 await process.write(piece)
         await process.close_stdin()
@@ -267,7 +267,8 @@ async def _feed(process: Process, stdin: Input) -> None:
         pass  # it does not read all of its input, as `head`
 
 
-async def _pieces(stdin: Input) -> AsyncGenerator[bytes]:
+async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
+    """Yield input piece by piece."""
     if isinstance(stdin, str):
         yield stdin.encode()
     elif isinstance(stdin, bytes | bytearray | memoryview):

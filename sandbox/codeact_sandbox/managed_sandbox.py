@@ -15,7 +15,7 @@ from codeact_sandbox import commands
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
-from codeact_sandbox.files import transfers
+from codeact_sandbox.files import transfers, trees
 from codeact_sandbox.host.blocks import combine, make_request
 from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from codeact_sandbox.host.client import RunnerClient
@@ -426,6 +426,14 @@ class ManagedSandbox:
     write = transfers.write
     read = transfers.read
     list_files = transfers.list_files
+    ls = trees.ls
+    stat = trees.stat
+    glob = trees.glob
+    grep = trees.grep
+    mkdir = trees.mkdir
+    remove = trees.remove
+    edit = trees.edit
+    snapshot = trees.snapshot
 
     # The session's memory
 

@@ -34,6 +34,7 @@ MODULES = [
     "worker.cells",
     "worker.interactive",
     "worker.interpreter",
+    "worker.trees",
     "worker.worker",
     "zygote.immortal",
     "zygote.shared_state",

@@ -15,11 +15,13 @@ import struct
 
 from ..shared import folders
 
+# The words of the command, which the worker does itself.
+COMMAND = "codeact-files"
 CHUNK = 256 * 1024
 PART_PREFIX = ".codeact-part-"
 MAX_EDITED = 64 * 1024 * 1024
 # In characters; a list of more is cut.
-MAX_ANSWER = 4 * 1024 * 1024
+MAX_ANSWER = 16 * 1024 * 1024
 MAX_LINE_SHOWN = 2000
 MAX_LINE = 1024 * 1024
 BLOCK = 512
@@ -266,7 +268,7 @@ def pack(target, path, compressed, **limits):
         packed.close()
 
 
-def tar_of(path, most_entries, most_bytes):
+def tar_of(path, most_entries, most_bytes, check_link=None):
     """Yield a folder as a tar file, with its files, folders and links; the host sends its own in the same way."""
     import tarfile
 
@@ -282,6 +284,8 @@ def tar_of(path, most_entries, most_bytes):
         header.mode, header.mtime = stat.S_IMODE(status.st_mode), max(0, int(status.st_mtime))
         if kind == "link":
             header.linkname = os.readlink(entry.path)
+            if check_link is not None:
+                check_link(name, header.linkname)
         total += header.size
         if number > most_entries or total > most_bytes:
             limits = "%d files and folders, or %d bytes" % (most_entries, most_bytes)

@@ -12,7 +12,7 @@ import threading
 from select import POLLIN, poll
 
 from ..shared import packages, system, wire
-from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, tools
+from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, tools, trees
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -130,6 +130,10 @@ class Worker:
                 self._move_fd(fds[2], request["state_fd"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
+        if request.get("is_job") and command == [trees.COMMAND]:
+            status, problem = trees.serve(open(0, "rb"), open(1, "wb"))
+            os.write(2, problem)
+            os._exit(status)
         try:
             os.execvp(command[0], [path if part == "{file}" else part for part in command])
         except OSError as error:
