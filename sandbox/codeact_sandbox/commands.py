@@ -78,9 +78,21 @@ async def run_command(
         SandboxError: Something around the command broke, or 64 commands run already.
         asyncio.CancelledError: The task was cancelled; the command is dead by then. The exception's `result` has its output.
     """
+    return await run_checked(sandbox, _checked(command, cwd, env, user), stdin, on_output, timeout)
+
+
+async def run_checked(
+    sandbox: HasCommands,
+    given: dict[str, Any],
+    stdin: Input | None,
+    on_output: OnOutput | None,
+    timeout: float | None,
+    *,
+    changes_files: bool = True,
+) -> ExecResult:
+    """Run a command whose words, directory and variables have been checked; files are copied to the host if it changes some."""
     limit = parse_timeout(timeout) if timeout is not None else sandbox.timeout
-    given = _checked(command, cwd, env, user)
-    given.update(stdin=stdin is not None, stream=on_output is not None, timeout=limit)
+    given = {**given, "stdin": stdin is not None, "stream": on_output is not None, "timeout": limit}
     client = await _prepared(sandbox)
     process = client.processes.open(Command(**given, cpu_seconds=sandbox.options.limits.cpu_seconds))
     try:
@@ -95,7 +107,9 @@ async def run_command(
             with contextlib.suppress(SandboxError):
                 error.result = _result(process, (), ())  # type: ignore[attr-defined]
         raise
-    return await _finished(sandbox, client, process)
+    if changes_files:
+        return await _finished(sandbox, client, process)
+    return _result(process, (), ())
 
 
 async def start_job(
@@ -258,13 +272,14 @@ async def _feed_and_follow(process: Process, stdin: Input, on_output: OnOutput |
 
 
 async def _feed(process: Process, stdin: Input) -> None:
-    try:
-        async with contextlib.aclosing(pieces_of(stdin)) as pieces:
-            async for piece in pieces:
+    async with contextlib.aclosing(pieces_of(stdin)) as pieces:
+        async for piece in pieces:
+            try:
                 await process.write(piece)
+            except SandboxFileError:
+                return  # it does not read all of its input, as `head`
+    with contextlib.suppress(SandboxFileError):
         await process.close_stdin()
-    except SandboxFileError:
-        pass  # it does not read all of its input, as `head`
 
 
 async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:

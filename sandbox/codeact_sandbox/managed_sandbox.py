@@ -28,7 +28,7 @@ from codeact_sandbox.preparation import prepare
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
-from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import parse_size, parse_timeout
 from codeact_sandbox.types.observers import (
@@ -244,9 +244,20 @@ class ManagedSandbox:
             raise
         self.client, self.jobs_started = client, []
         self.starts, self.unrecorded = self.starts + 1, 0
+        if fresh and self.options.snapshot is not None:
+            await self._restore(self.options.snapshot)
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
         return client
+
+    async def _restore(self, snapshot: Path | str) -> None:
+        try:
+            await trees.restore(self, Path(snapshot))
+        except BaseException as error:
+            await self._stop()
+            if isinstance(error, SandboxFileError):
+                raise SandboxStartError(f"the snapshot {snapshot} could not be restored: {error}") from error
+            raise
 
     async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
         client, self.client = self.client, None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from codeact_sandbox.commands import HasCommands, Input, pieces_of, run_command
+from codeact_sandbox.commands import HasCommands, Input, pieces_of, run_checked
 from codeact_sandbox.files.tar_receiver import TarReceiver
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.waiting import in_thread, in_threads
@@ -255,6 +255,8 @@ async def get_folder(sandbox: HasCommands, path: str, target: Path) -> Path:
 async def snapshot(sandbox: HasCommands, target: Path | str) -> Path:
     """Write the workspace into one compressed tar file on the host: files, folders and links, with modes and times.
 
+    It can be restored in any sandbox, and by `tar`.
+
     Args:
         sandbox: The sandbox.
         target: The file, which is replaced if it exists. `Sandbox(snapshot=target)` starts with it.
@@ -355,7 +357,9 @@ async def _operate(
         else:
             failure.extend(data[: MAX_FAILURE_BYTES - len(failure)])
 
-    done = await run_command(sandbox, [trees.COMMAND], stdin=stdin(), on_output=on_output, timeout=timeout)
+    given: dict[str, Any] = {"words": [trees.COMMAND], "cwd": None, "env": {}}
+    changes = op in ("write", "edit", "remove", "unpack")
+    done = await run_checked(sandbox, given, stdin(), on_output, timeout, changes_files=changes)
     if done.timed_out:
         raise SandboxFileError(errno.ETIMEDOUT, f"it took longer than {done.duration_s:.0f} s", path)
     if done.exit_code != 0:
