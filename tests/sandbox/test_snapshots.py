@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox import Sandbox, SandboxStartError
-from codeact_sandbox.files.trees import FileInfo
+from codeact_sandbox.trees import FileInfo
 from tests.cases import case
 
 KINDS = [(backend, mode) for backend in ("docker", "bubblewrap") for mode in ("session", "process")]

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from codeact_sandbox import AsyncSandbox, SandboxFileError
-from codeact_sandbox.files.trees import FileInfo, GrepMatch
+from codeact_sandbox.trees import FileInfo, GrepMatch
 from tests.cases import case
 
 KINDS = [(backend, mode) for backend in ("docker", "bubblewrap") for mode in ("session", "process")]

@@ -6,8 +6,9 @@ import errno
 from collections.abc import Generator
 from pathlib import Path
 
+from codeact_sandbox import trees
 from codeact_sandbox.commands import HasCommands
-from codeact_sandbox.files import sync, trees
+from codeact_sandbox.files import sync
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.types.errors import SandboxFileError
