@@ -93,7 +93,16 @@ class TestConfig:
     def test_config_has_every_argument(self):
         names = set(signature(DockerCommandLineCodeExecutor.__init__).parameters)
         names -= {"self", "functions", "progress", "functions_prompt_template", "tools", "approve_tool", "pool"}
-        assert set(ARGUMENTS) == names
+        assert {*ARGUMENTS, "snapshot"} == names  # which no sandbox has together with `work_dir`
+
+    def test_config_carries_a_snapshot(self):
+        executor = DockerCommandLineCodeExecutor(snapshot="/tmp/some/snapshot.tar.gz")
+        config = executor.dump_component().config
+        assert config["snapshot"] == "/tmp/some/snapshot.tar.gz"
+        assert (
+            DockerCommandLineCodeExecutor._from_config(type(executor._to_config())(**config)).dump_component().config
+            == config
+        )
 
     def test_config_carries_each_argument(self):
         for name in sorted(ARGUMENTS):
