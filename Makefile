@@ -8,11 +8,11 @@ PYTEST_ARGS ?=
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test live-model test-live test-fast check lint format types engine image bench bench-quick bench-batch screenshots clean
+.PHONY: help notice-demo notice-engine demo test live-model test-live test-integrations test-fast check lint format types engine image bench bench-quick bench-batch screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 demo: notice-demo $(VENV)/.installed ## a run with a recorded model and a real sandbox (Docker, else bubblewrap)
 	@docker/setup.sh sandbox $(BIN)
@@ -35,6 +35,10 @@ live-model: $(VENV)/.installed ## install llama.cpp and fetch a small model for 
 
 test-live: image live-model ## tests with a live model, without a network
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m live --timeout 180 $(PYTEST_ARGS)
+
+test-integrations: image ## tests of the adapters, each in an environment with its framework
+	@docker/setup.sh bubblewrap
+	@$(BIN)/python tests/frameworks/run.py
 
 FAST_TESTS = tests/agents tests/teams tests/test_exports.py tests/sandbox/host tests/sandbox/types $(wildcard tests/sandbox/test_*.py \
 	tests/sandbox/tools/test_tool_[fs]*.py tests/sandbox/tools/test_[cf]*.py tests/sandbox/runner/test_[ef][nr]*.py \
@@ -87,4 +91,4 @@ $(VENV)/.installed: pyproject.toml sandbox/pyproject.toml constraints.txt
 	@touch $@
 
 clean: ## remove what make has created in this folder
-	rm -rf $(VENV) build dist *.egg-info sandbox/build sandbox/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .integrations build dist *.egg-info sandbox/build sandbox/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -41,7 +41,7 @@ from autogen_codeact.agents.config import (
     read_state,
 )
 from autogen_codeact.agents.conversation import ContextBudget, Conversation, Emit, check_budget
-from autogen_codeact.agents.environment import describe_environment, metadata_of_hints
+from autogen_codeact.agents.environment import describe_environment, describe_files, metadata_of_hints
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.observation import as_message, metadata_of
@@ -207,7 +207,8 @@ class BaseCodeAgent(BaseChatAgent):
             facts = await self._runner.facts(token) if self._system_message is not None else None
             if self._system_message is not None and self._described != (shown := (tuple(tools), facts)):
                 conversation.brief = self._is_brief(getattr(conversation.client, "is_small", False))
-                environment = describe_environment(facts) if facts is not None and not conversation.brief else None
+                describe = describe_files if conversation.brief else describe_environment
+                environment = describe(facts) if facts is not None else None
                 conversation.system_message = self._whole_system_message(self._system_message, tools, environment)
                 self._described = shown
             return await self._solve(conversation, token, emit)

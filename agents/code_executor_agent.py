@@ -232,8 +232,9 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             await emit(self._decision_event(attempt, decided))
             if not decided.decision.retry:
                 break
-            await conversation.add_plan(decided.decision.reason)
-            await conversation.notify(CARRY_ON)
+            if not conversation.brief:
+                await conversation.add_plan(decided.decision.reason)
+                await conversation.notify(CARRY_ON)
 
         return await self._finish(conversation, None, token, emit, ran=ran, output=output)
 

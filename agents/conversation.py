@@ -39,6 +39,7 @@ from autogen_codeact.agents.model import (
     unusable,
 )
 from autogen_codeact.agents.model_calls import ModelMiddleware
+from autogen_codeact.agents.observation import without_failed_attempts
 
 IMAGE_CHARS = 4_000
 """What an image counts: models need about 1,000 tokens for one."""
@@ -271,7 +272,8 @@ class Conversation:
             ContextTooSmallError: They do not fit into the model's context.
         """
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
-        messages: list[LLMMessage] = [*system, *await self._context.get_messages()]
+        kept = await self._context.get_messages()
+        messages: list[LLMMessage] = [*system, *(without_failed_attempts(kept, self._source) if self.brief else kept)]
         return await awaited(self._budget.fit(messages, self.client, question=question), token)
 
     async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:

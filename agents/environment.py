@@ -20,6 +20,8 @@ MAX_PACKAGES_CHARS = 450
 MAX_HOSTS_CHARS = 200
 MAX_DATA_CHARS = 200
 MAX_FILES = 30
+MAX_NAMES_CHARS = 300
+"""Of the names of files that a small model is shown."""
 
 _PLAIN_NAME = re.compile(r"[\w./+@=~…-]+")
 HEAD = "The code runs in a sandbox:"
@@ -40,6 +42,16 @@ def describe_environment(facts: SandboxFacts) -> str:
         room = MAX_CHARS - len("\n".join(lines)) - len(head) - 1
         lines.append(head + (_files(facts.files, MAX_FILES, room) if facts.files.count else "none"))
     return shorten("\n".join(lines), MAX_CHARS)
+
+
+def describe_files(facts: SandboxFacts) -> str | None:
+    """Name the files in the working directory to a small model, and how to read one; None if there are none."""
+    if facts.python is None or not facts.files.shown:
+        return None
+    names = [_quoted(shown_name(name)) for name, _ in facts.files.shown[:MAX_FILES]]
+    text = f"Files in the current folder: {_fitting(names, MAX_NAMES_CHARS, facts.files.count)}"
+    plain = [name for name in names if not name.startswith('"')]
+    return f'{text}\nRead a file with open("{plain[0]}").read()' if plain else text
 
 
 def size(count: int) -> str:

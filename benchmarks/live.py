@@ -3,6 +3,8 @@
     python benchmarks/live.py                       # the small model of `--model local`; writes a part of docs/benchmarks.md
     python benchmarks/live.py --tasks 6 --half all  # a few, to check that it works; writes no page
     python benchmarks/live.py --url URL --model NAME --key-env VAR   # any other model
+    python benchmarks/live.py --read A.jsonl B.jsonl --runs FOLDER   # the table of earlier measurements, and their traces as runs
+    codeact view FOLDER                                              # looks at the traces
 
 The prompts and the loop were tuned on the tasks with even numbers; the page reports those with odd numbers.
 Needs the sandbox image, bubblewrap, and a package registry for the other libraries.
@@ -18,6 +20,8 @@ import threading
 from pathlib import Path
 
 from live.proxy import Proxy
+from live.report import ratio, table
+from live.runs import write_runs
 from live.solvers import SOLVERS
 from live.tasks import is_in_outputs, is_right, make_tasks
 from sidebyside.environments import WHERE, Missing, python_of
@@ -84,7 +88,8 @@ class Solver:
 
 def measure(options, out):
     """Solve all tasks with each library in turn, and write a line for each."""
-    tasks = [task for number, task in enumerate(make_tasks(options.tasks)) if _wanted(number, options.half)]
+    numbered = list(enumerate(make_tasks(options.tasks)))[options.start :]
+    tasks = [task for number, task in numbered if _wanted(number, options.half)]
     server = None
     if options.url is None:
         server = ModelServer(fetched_weights(print), CONTEXT)
@@ -125,42 +130,31 @@ def score(task, name, answer, trace):
     return row | answer | {"verdict": verdict, "seen": is_in_outputs(answer["outputs"], task.expected)}
 
 
-def table(rows):
-    """Return the table of the page."""
-    lines = [
-        "| | right answer | right value in an output | tokens read | written | seconds | exceptions | hung |",
-        "|---|" + "---:|" * 7,
-    ]
-    for name in dict.fromkeys(row["library"] for row in rows):
-        own = [row for row in rows if row["library"] == name]
-        count = len(own)
-        verdicts = [row["verdict"] for row in own]
-        cells = [
-            f"{verdicts.count('right')} of {count}",
-            f"{sum(row['seen'] for row in own)}",
-            *(f"{sum(row[kind] for row in own) / count:,.0f}" for kind in ("prompt_tokens", "completion_tokens")),
-            f"{sum(row['seconds'] for row in own) / count:.1f}",
-            f"{verdicts.count('error')}",
-            f"{verdicts.count('hung')}",
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def main():
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=120)
+    parser.add_argument("--start", type=int, default=0, help="leave out the tasks before this one")
     parser.add_argument("--half", choices=["tune", "report", "all"], default="report")
     parser.add_argument("--only", action="append", choices=list(SOLVERS))
     parser.add_argument("--url")
     parser.add_argument("--model", default="local")
     parser.add_argument("--key-env", default="OPENAI_API_KEY")
     parser.add_argument("--out", type=Path, default=WHERE / "live.jsonl")
+    parser.add_argument("--read", type=Path, nargs="+", help="measure nothing, and read what was written before")
+    parser.add_argument("--runs", type=Path, help="folder for the traces")
     options = parser.parse_args()
     WHERE.mkdir(exist_ok=True)
-    measure(options, options.out)
-    print(table([json.loads(line) for line in options.out.open()]))
+    if not options.read:
+        measure(options, options.out)
+    rows = [json.loads(line) for file in options.read or [options.out] for line in file.open()]
+    print(table(rows))
+    own = [name for name in SOLVERS if SOLVERS[name] == "ours"]
+    names = list(dict.fromkeys(row["library"] for row in rows))
+    for name, other in ((name, other) for name in names if name in own for other in names if other not in own):
+        print(ratio(rows, name, other))
+    if options.runs:
+        write_runs(rows, options.runs)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ def _check_engine(client: docker.APIClient, add: AddCheck) -> None:
         f"API {sdk.api_version}",
         f"cgroup v{info.get('CgroupVersion', '1')}",
         str(info.get("OperatingSystem", "unknown system")),
+        f"runtimes {', '.join(sorted(name for name in info.get('Runtimes') or () if '.' not in name))}",
     ]
     add(Check("engine", "ok", ", ".join(details)))
     add(_versions(engine_versions(version)))

@@ -13,6 +13,7 @@ import typer
 from autogen_codeact.cli.command import Application, JsonCommand
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
+from autogen_codeact.cli.mcp import Wrap
 from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
 
 app = Application(
@@ -273,14 +274,27 @@ def _view(
 
 
 @app.command("mcp")
-def _mcp(*, sandbox: SandboxChoice) -> int:
+def _mcp(
+    *,
+    sandbox: SandboxChoice,
+    wrap: Wrap,
+    http: str | None = typer.Option(
+        None,
+        metavar="[HOST:]PORT",
+        help="Serve many clients by HTTP. If CODEACT_MCP_TOKEN is set, requests need that token; other machines always do.",
+    ),
+    max_sessions: int = typer.Option(8, min=1, metavar="N", help="With --http: sandboxes at the same time."),
+    idle_timeout: float = typer.Option(
+        600, min=1, metavar="SECONDS", help="With --http: end a session without a call for so long."
+    ),
+) -> int:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
     """
     from autogen_codeact.cli.mcp import serve_mcp
 
-    return serve_mcp(sandbox)
+    return serve_mcp(sandbox, wrap, http, max_sessions, idle_timeout)
 
 
 @app.command("doctor")

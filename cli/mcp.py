@@ -1,32 +1,78 @@
-"""`codeact mcp`: a sandbox for the client of an MCP server on standard input and output."""
+"""`codeact mcp`: sandboxes for MCP clients."""
+
+# ruff: noqa: PLC0415, RUF009 - `codeact --help` must not wait for the sandbox; options are defaults
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from codeact_sandbox import AsyncSandbox
+from autogen_codeact.cli.sandbox_choice import SandboxChoice, servers_in
+
+if TYPE_CHECKING:
+    from codeact_sandbox import AsyncSandbox
 
 NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'mcp<3'"
 
 
-def serve_mcp(choice: SandboxChoice) -> int:
-    """Serve until the client closes standard input."""
+@dataclass(frozen=True)
+class Wrap:
+    """The options for servers whose tools code calls."""
+
+    file: Path | None = option(
+        None,
+        "--wrap",
+        metavar="FILE.json",
+        help="Let code call the tools of these MCP servers: search_tools and run_code.",
+    )
+    allow: list[str] | None = option(
+        None, metavar="PATTERN", help="With --wrap: tools to call without asking the client's user; can be repeated."
+    )
+    call_log: Path | None = option(None, metavar="FILE", help="With --wrap: add each call to this file, as JSON.")
+
+    def check(self, choice: SandboxChoice) -> None:
+        """Raise a `CommandError` if the options do not fit together."""
+        if choice.mcp is not None:
+            raise CommandError(
+                "Here the servers are given with --wrap FILE.json, so that the client's model finds their tools."
+            )
+        if self.file is None and (self.allow is not None or self.call_log is not None):
+            raise CommandError("--allow and --call-log are for the tools of --wrap FILE.json: add that.")
+
+
+def serve_mcp(choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions: int, idle_timeout: float) -> int:
+    """Serve until the client closes standard input; with `http`, until the process is interrupted."""
     try:
-        from codeact_sandbox.integrations.mcp_server import serve  # noqa: PLC0415 - the extra may be missing
+        from codeact_sandbox.integrations.mcp_server import run_server
+        from codeact_sandbox.integrations.mcp_wrap import Wrapped
     except ModuleNotFoundError as error:
         if error.name != "mcp":
             raise
         raise CommandError(NO_MCP) from error
-    return asyncio.run(serve(sandbox_of(choice)))
+    wrap.check(choice)
+    if http is not None and choice.work_dir is not None:
+        raise CommandError("--work-dir is for one client: with --http, sessions would overwrite each other's files.")
+    wrapped = Wrapped(servers_in(wrap.file), wrap.allow, wrap.call_log) if wrap.file is not None else None
+    sandbox_of(choice)  # what is wrong with the options is said now
+    try:
+        return run_server(partial(sandbox_of, choice), wrapped, http, max_sessions, idle_timeout)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{http} can't be listened on: {error.strerror}") from error
 
 
-def sandbox_of(choice: SandboxChoice) -> AsyncSandbox:
+def sandbox_of(choice: SandboxChoice, **options: Any) -> AsyncSandbox:
     """Make the sandbox that the options describe."""
+    from codeact_sandbox import AsyncSandbox
+
     if choice.mode == "process":
         raise CommandError("codeact mcp has one live interpreter: leave --mode process out.")
     try:
-        return AsyncSandbox(choice.kind, **choice.options())
+        return AsyncSandbox(choice.kind, **choice.options(), **options)
     except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from autogen_codeact.cli.command import option
+from autogen_codeact.cli.exit import CommandError
 
 MEMORY_BESIDE_DISK = "1g"
 _option = partial(option, rich_help_panel="Sandbox")
@@ -81,6 +82,11 @@ class SandboxChoice:
         help="Variable for the code; NAME alone takes the value from codeact's environment, which no process list shows. "
         "Can be repeated.",
     )
+    mcp: Path | None = _option(
+        None,
+        metavar="FILE.json",
+        help='MCP servers whose tools the code can call: {"mcpServers": {"NAME": {"command": …}}}.',
+    )
     others: list[str] | None = _option(
         None,
         "--option",
@@ -101,6 +107,8 @@ class SandboxChoice:
         for name in ("allow_domains", "packages", "data"):
             if value := getattr(self, name):
                 options[name] = [*options.get(name, ()), *value]
+        if self.mcp is not None:
+            options["tools"] = servers_in(self.mcp)
         if self.allow_pip:
             options["allow_pip"] = True
         if self.memory is not None:
@@ -112,3 +120,15 @@ class SandboxChoice:
             pairs = (text.partition("=") for text in self.environment)
             options["environment"] = {name: value if equals else f"${{{name}}}" for name, equals, value in pairs}
         return options
+
+
+def servers_in(file: Path) -> list[Any]:
+    """Return the MCP servers that a file names."""
+    from codeact_sandbox.tools.mcp_client import read_servers
+
+    try:
+        return [*read_servers(file.read_text(encoding="utf-8"), str(file))]
+    except OSError as error:
+        raise CommandError(f"{file} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CommandError(f"{error}.") from error

@@ -155,6 +155,7 @@ REFUSED = {
     "autogen_ext.tools.mcp.SseMcpToolAdapter": PROGRAM,
     "autogen_ext.tools.mcp.StdioMcpToolAdapter": PROGRAM,
     "autogen_ext.tools.mcp.StreamableHttpMcpToolAdapter": PROGRAM,
+    "codeact_sandbox.McpServer": PROGRAM,
     "autogen_codeact.executors.tools.fetch.FetchUrlTool": "sends requests from this machine",
     "autogen_ext.models.openai.AzureOpenAIChatCompletionClient": "sends keys and conversation to a server of its choice",
 }
@@ -176,6 +177,7 @@ _DOCKER = _fields(
     network=_only("none", "gives the code a network"),
     read_only=_only(True, "makes the root file system writable"),
     seccomp=_only("default", "changes which system calls the code may make"),
+    runtime=_only(None, "changes what separates the code from this machine"),
     lease=_at_most(60),
 )
 _CONTEXT = Part("model_context")

@@ -17,9 +17,12 @@ from autogen_codeact.executors import SandboxUnavailable
 from codeact_sandbox import pool_manager
 from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.launcher import DockerLauncher
 from tests import environment
 from tests.file_seconds import Recorder, put_long_files_first, share_compilation
 from tests.sandbox import reused
+
+collect_ignore = ["frameworks"]  # these run in environments of their own: `make test-integrations`
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -92,6 +95,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.umask(0o022)
     sys.dont_write_bytecode = False
     environment.remove_settings()
+    if runtime := os.environ.get("TEST_RUNTIME"):
+        own = DockerLauncher._host_config
+        # Not an option's default: it is part of configurations that tests compare.
+        setattr(DockerLauncher, "_host_config", lambda self, data: {**own(self, data), "runtime": runtime})  # noqa: B010
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,6 @@
 """A server on loopback that speaks OpenAI's chat-completions format and answers from a script.
 
-It stands in for the model's words only; HTTP, JSON, server-sent events and AutoGen's client are the real ones:
+It stands in for the model's words only; HTTP, JSON, server-sent events and the clients are the real ones:
 
     async with OpenAIServer(["first answer", Reply("second", break_after=2)]) as server:
         agent = CodeExecutorAgent("coder", executor, model_client=server.client())
@@ -20,18 +20,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
-from autogen_core.models import ModelInfo
-from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+if TYPE_CHECKING:
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 structured = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning")
 """For tests with answers that fit a schema: AutoGen's client logs the parsed answer, about which pydantic warns."""
 
 _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients that use no TLS: to load the certificates of all authorities takes 30 ms of processor time for each client."""
+_call_numbers = count(1)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Reply:
     Args:
         content: What the model says.
         thought: Its reasoning, sent as `reasoning_content`.
+        tool_calls: Names and arguments of tools that it calls.
         finish_reason: Why it stopped.
         prompt_tokens: Reported usage.
         completion_tokens: Reported usage.
@@ -57,6 +60,7 @@ class Reply:
 
     content: str = ""
     thought: str | None = None
+    tool_calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     finish_reason: str = "stop"
     prompt_tokens: int = 7
     completion_tokens: int = 3
@@ -113,6 +117,11 @@ class OpenAIServer:
         **more: Any,
     ) -> OpenAIChatCompletionClient:
         """Return AutoGen's own client for this server, which closes it."""
+        # Environments of other frameworks have no AutoGen.
+        import openai  # noqa: PLC0415
+        from autogen_core.models import ModelInfo  # noqa: PLC0415
+        from autogen_ext.models.openai import OpenAIChatCompletionClient  # noqa: PLC0415
+
         client = OpenAIChatCompletionClient(
             model="scripted",
             base_url=self.base_url,
@@ -278,7 +287,9 @@ class _Handler(BaseHTTPRequestHandler):
         message: dict[str, Any] = {"role": "assistant", "content": reply.content}
         if reply.thought is not None:
             message["reasoning_content"] = reply.thought
-        choice = {"index": 0, "message": message, "finish_reason": reply.finish_reason, "logprobs": None}
+        if reply.tool_calls:
+            message |= {"content": reply.content or None, "tool_calls": _tool_calls(reply)}
+        choice = {"index": 0, "message": message, "finish_reason": _finish_reason(reply), "logprobs": None}
         return {**_envelope(request, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
 
     def _endless_body(self, request: dict[str, Any], reply: Reply) -> Iterator[str]:
@@ -301,6 +312,8 @@ class _Handler(BaseHTTPRequestHandler):
         yield event({"role": "assistant", "content": ""})
         if reply.thought is not None:
             yield event({"reasoning_content": reply.thought})
+        for index, each in enumerate(_tool_calls(reply)):
+            yield event({"tool_calls": [{"index": index, **each}]})
         stops = [after for after in (reply.break_after, reply.ends_after, reply.pause_after) if after is not None]
         for piece in _pieces(reply.content)[: min(stops, default=None)]:
             yield event({"content": piece})
@@ -311,10 +324,25 @@ class _Handler(BaseHTTPRequestHandler):
             number += 1
             yield event({"content": f"and on {number} "})
         if not stops:
-            yield event({}, reply.finish_reason)
+            yield event({}, _finish_reason(reply))
             if (request.get("stream_options") or {}).get("include_usage"):
                 yield _event({**envelope, "choices": [], "usage": _usage(reply)})
             yield "data: [DONE]\n\n"
+
+
+def _tool_calls(reply: Reply) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"call-{next(_call_numbers)}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        for name, arguments in reply.tool_calls
+    ]
+
+
+def _finish_reason(reply: Reply) -> str:
+    return "tool_calls" if reply.tool_calls else reply.finish_reason
 
 
 def _pieces(text: str, size: int = 12) -> list[str]:

@@ -23,7 +23,12 @@ class Proxy(ThreadingHTTPServer):
     def __init__(self, url, key, max_tokens):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.forced = {"temperature": 0, "max_tokens": max_tokens, "seed": 1}
-        self.client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=600)
+        self.client = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=600,
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
         self.trace = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 

@@ -12,6 +12,9 @@ from autogen_core import ComponentBase, ComponentModel
 from autogen_core.tools import BaseTool, Workbench
 
 from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.tools.mcp_client import McpServer
+
+MCP_SERVER = "codeact_sandbox.McpServer"
 
 _LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
 """The configs from which tools were loaded."""
@@ -71,6 +74,9 @@ def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
     dumped: list[ComponentModel] = []
     refused: list[str] = []
     for each in tools:
+        if isinstance(each, McpServer):
+            dumped.append(ComponentModel(provider=MCP_SERVER, component_type="tool", config=each.config()))
+            continue
         if not isinstance(each, ComponentBase):
             refused.append(_label(each))
             continue
@@ -92,10 +98,13 @@ def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
     return dumped
 
 
-def load_tools(models: Sequence[ComponentModel]) -> list[BaseTool[Any, Any] | Workbench]:
+def load_tools(models: Sequence[ComponentModel]) -> list[BaseTool[Any, Any] | Workbench | McpServer]:
     """Load the tools of a config."""
-    tools: list[BaseTool[Any, Any] | Workbench] = []
+    tools: list[BaseTool[Any, Any] | Workbench | McpServer] = []
     for model in models:
+        if model.provider == MCP_SERVER:
+            tools.append(McpServer(**model.config))
+            continue
         if model.component_type not in ("tool", "workbench"):
             raise TypeError(
                 f"tools names {model.provider}, a {model.component_type}; it must be a tool or a workbench."

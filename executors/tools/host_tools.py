@@ -10,13 +10,14 @@ from autogen_core.tools import BaseTool, Workbench
 from autogen_codeact.executors.tools.base_tool import AutoGenTool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
 from autogen_codeact.executors.tools.workbench import source_of
+from codeact_sandbox.tools.mcp_client import McpServer
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
 from codeact_sandbox.types.tool_limits import ToolLimits
 
-ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostToolProtocol
-"""What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
+ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostToolProtocol | ToolSource | McpServer
+"""What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, a host tool, or an MCP server."""
 
 
 class HostTools(Toolset):
@@ -28,11 +29,9 @@ class HostTools(Toolset):
         """Make a host tool, or a source of host tools, of a `ToolLike`."""
         if isinstance(tool, Workbench):
             return source_of(tool)
-        if is_host_tool(tool):
-            return tool
-        if is_tool(tool):
+        if not is_host_tool(tool) and is_tool(tool):
             return AutoGenTool(tool)
-        if callable(tool):
+        if is_host_tool(tool) or isinstance(tool, ToolSource | McpServer) or callable(tool):
             return super().adapt(tool)
         raise TypeError(
             f"{tool!r} is not a tool: give a function, an AutoGen tool, a Workbench, or an object with name, signature, "

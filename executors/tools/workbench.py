@@ -11,8 +11,8 @@ from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchem
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from autogen_codeact.executors.tools.base_tool import AutoGenTool
-from codeact_sandbox.tools import mcp_results
-from codeact_sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
+from codeact_sandbox.tools.json_schema import plain_schema
+from codeact_sandbox.tools.mcp_results import McpResult, mcp_tool
 from codeact_sandbox.tools.payloads import is_small, offload
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
@@ -104,26 +104,17 @@ class McpSource(WorkbenchSource):
         return await asyncio.to_thread(lambda: [self._mcp_tool(schema, raw) for schema, raw in pairs])
 
     def _mcp_tool(self, schema: ToolSchema, raw: Any) -> HostToolProtocol:
-        origin = f"the results of `{raw.name}` of the {self.name}"
-        output = plain_schema(raw.outputSchema or {}, origin)
-        checks = ArgumentSchema(output, origin)
+        output = plain_schema(raw.outputSchema or {}, f"the results of `{raw.name}` of the {self.name}")
         # The session would check results against the same object, and a pattern in it can hold up this program for ever.
         (raw.outputSchema or {}).clear()
-        result, wrapped = mcp_results.result_schema(output)
 
-        async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
+        async def call(arguments: Mapping[str, Any]) -> McpResult:
             self.check_loop()
             answer = await self._request("call_tool", {"name": raw.name, "kargs": dict(arguments)})
-            problems = [] if answer.isError else await checks.problems(answer.structuredContent or {})
-            if problems and problems != [TOO_LONG]:
-                raise RuntimeError(f"the MCP server's result does not fit its schema: {problems[0]}")
-            is_structured = result is not None
-            return await offload(
-                True, lambda: mcp_results.answer_of(answer, schema["name"], structured=is_structured, wrapped=wrapped)
-            )
+            return McpResult(answer.content, answer.isError, answer.structuredContent)
 
         description = str(schema.get("description") or "")
-        return SchemaHostTool(schema["name"], description, raw.inputSchema, call, f"the {self.name}", result=result)
+        return mcp_tool(schema["name"], description, (raw.inputSchema, output), call, f"the {self.name}")
 
     async def _request(self, kind: str, arguments: Mapping[str, Any] | None) -> Any:
         # The actor returns a coroutine that does the work.

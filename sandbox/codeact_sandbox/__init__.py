@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from codeact_sandbox.tools.approval import ToolApproval as ToolApproval
     from codeact_sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from codeact_sandbox.tools.function import HostTool as HostTool
+    from codeact_sandbox.tools.mcp_client import McpServer as McpServer
     from codeact_sandbox.tools.source import ToolSource as ToolSource
     from codeact_sandbox.types.docker_hosts import DockerHost as DockerHost
     from codeact_sandbox.types.docker_hosts import DockerTLS as DockerTLS
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.errors import SandboxStartError as SandboxStartError
     from codeact_sandbox.types.errors import SandboxTimeout as SandboxTimeout
     from codeact_sandbox.types.errors import SandboxUnavailable as SandboxUnavailable
+    from codeact_sandbox.types.errors import Unsupported as Unsupported
     from codeact_sandbox.types.limits import Limits as Limits
     from codeact_sandbox.types.options import BubblewrapOptions as BubblewrapOptions
     from codeact_sandbox.types.options import DockerOptions as DockerOptions
+    from codeact_sandbox.types.result import ExecResult as ExecResult
     from codeact_sandbox.types.result import Result as Result
     from codeact_sandbox.types.tool import ToolAnswer as ToolAnswer
     from codeact_sandbox.types.tool import ToolImage as ToolImage
@@ -40,15 +43,16 @@ _NAMES = {
     "codeact_sandbox.sync_sandbox": "Sandbox",
     "codeact_sandbox.tools.approval": "ToolApproval ToolApprovalRequest",
     "codeact_sandbox.tools.function": "HostTool",
+    "codeact_sandbox.tools.mcp_client": "McpServer",
     "codeact_sandbox.tools.source": "ToolSource",
     "codeact_sandbox.types.docker_hosts": "DockerHost DockerTLS",
     "codeact_sandbox.types.errors": (
         "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
-        "SandboxStartError SandboxTimeout SandboxUnavailable"
+        "SandboxStartError SandboxTimeout SandboxUnavailable Unsupported"
     ),
     "codeact_sandbox.types.limits": "Limits",
     "codeact_sandbox.types.options": "BubblewrapOptions DockerOptions",
-    "codeact_sandbox.types.result": "Result",
+    "codeact_sandbox.types.result": "ExecResult Result",
     "codeact_sandbox.types.tool": "ToolAnswer ToolImage",
     "codeact_sandbox.types.tool_limits": "ToolLimits",
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from codeact_sandbox.commands import Job as AsyncJob
+from codeact_sandbox.commands import Words
 from codeact_sandbox.host.chunks import OutputChunk
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.pool import SandboxPool
@@ -80,16 +82,25 @@ class AsyncSandbox:
             **options,
         )
 
-    start = _of_managed(ManagedSandbox.start)
     stop = _of_managed(ManagedSandbox.stop)
     restart = _of_managed(ManagedSandbox.restart)
     run = _of_managed(ManagedSandbox.run)
+    exec = _of_managed(ManagedSandbox.exec)
     put = _of_managed(ManagedSandbox.put)
     get = _of_managed(ManagedSandbox.get)
     write = _of_managed(ManagedSandbox.write)
     read = _of_managed(ManagedSandbox.read)
     list_files = _of_managed(ManagedSandbox.list_files)
+    ls = _of_managed(ManagedSandbox.ls)
+    stat = _of_managed(ManagedSandbox.stat)
+    glob = _of_managed(ManagedSandbox.glob)
+    grep = _of_managed(ManagedSandbox.grep)
+    mkdir = _of_managed(ManagedSandbox.mkdir)
+    remove = _of_managed(ManagedSandbox.remove)
+    edit = _of_managed(ManagedSandbox.edit)
+    snapshot = _of_managed(ManagedSandbox.snapshot)
     facts = _of_managed(ManagedSandbox.facts)
+    list_tools = _of_managed(ManagedSandbox.list_tools)
     checkpoint = _of_managed(ManagedSandbox.checkpoint)
     rollback = _of_managed(ManagedSandbox.rollback)
 
@@ -99,6 +110,48 @@ class AsyncSandbox:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    @overload
+    async def start(self) -> None: ...
+
+    @overload
+    async def start(
+        self, command: Words, *, cwd: str | None = None, env: Mapping[str, str] | None = None, stdin: bool = False
+    ) -> AsyncJob: ...
+
+    async def start(
+        self,
+        command: Words | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+    ) -> AsyncJob | None:
+        """Start the sandbox, and nothing if it is running; or start a command in the background, beside blocks and commands.
+
+        Args:
+            command: Program and arguments, or a line for `/bin/sh -c`. Default: none, only the sandbox is started.
+            cwd: The command's directory: absolute, or relative to the workspace. Default: the workspace.
+            env: Variables besides the sandbox's own.
+            stdin: Whether the job's `write` gives it standard input. Default: it has none.
+
+        Returns:
+            The job, whose output is kept (`limits.output`); None without a command.
+
+        Raises:
+            ValueError: An argument is invalid.
+            SandboxFileError: `cwd` is not a directory there.
+            SandboxError: The sandbox or the command did not start, or 64 commands run already.
+        """
+        if command is not None:
+            return await self._managed.start_job(command, cwd=cwd, env=env, stdin=stdin)
+        await self._managed.start()
+        return None
+
+    @property
+    def jobs(self) -> list[AsyncJob]:
+        """The jobs of this sandbox: those that run, and the last 32 that have ended."""
+        return list(self._managed.jobs_started)
 
     def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
         """Attach a recorder and observers, beside those that are attached already.

@@ -86,6 +86,7 @@ def check_reusable(options: SandboxOptions) -> None:
         "network": (options.network != "none", "what the code has done there can't be undone"),
         "read_only": (not options.read_only, "the code could write to the whole root file system"),
         "seccomp": (options.seccomp != "default", 'it is proven for the list of system calls of "default" only'),
+        "runtime": (options.runtime not in (None, "runc", "crun"), "it is proven for runc and crun only"),
         "user": (
             options.user is not None and options.user.partition(":")[0] in ("0", "root"),
             "root could change files that are not emptied",

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from codeact_sandbox import backend_selection as select
+from codeact_sandbox import commands, transfers, trees
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
-from codeact_sandbox.files import transfers
 from codeact_sandbox.host.blocks import combine, make_request
 from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from codeact_sandbox.host.client import RunnerClient
@@ -27,7 +27,7 @@ from codeact_sandbox.preparation import prepare
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
-from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import parse_size, parse_timeout
 from codeact_sandbox.types.observers import (
@@ -107,6 +107,10 @@ class ManagedSandbox:
             pool.check(self.options, self.tools)
         self._languages = merge(self.options.languages)
         self._folder = WorkFolder()
+        self.jobs_started: list[commands.Job] = []
+        """The jobs of the last sandbox, without those whose output was dropped."""
+        self.replaying_now = False
+        """Whether the session is being rebuilt."""
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
@@ -237,11 +241,22 @@ class ManagedSandbox:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             await self._folder.release(keep=not fresh)
             raise
-        self.client = client
+        self.client, self.jobs_started = client, []
         self.starts, self.unrecorded = self.starts + 1, 0
+        if fresh and self.options.snapshot is not None:
+            await self._restore(self.options.snapshot)
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
         return client
+
+    async def _restore(self, snapshot: Path | str) -> None:
+        try:
+            await trees.restore(self, Path(snapshot))
+        except BaseException as error:
+            await self._stop()
+            if isinstance(error, SandboxFileError):
+                raise SandboxStartError(f"the snapshot {snapshot} could not be restored: {error}") from error
+            raise
 
     async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
         client, self.client = self.client, None
@@ -409,6 +424,11 @@ class ManagedSandbox:
             return self.known_facts  # code that needs the sandbox will raise
         return await facts_of(client, self.options)
 
+    # Commands beside the blocks
+
+    exec = commands.run_command
+    start_job = commands.start_job
+
     # Files
 
     put = transfers.put
@@ -416,6 +436,14 @@ class ManagedSandbox:
     write = transfers.write
     read = transfers.read
     list_files = transfers.list_files
+    ls = trees.ls
+    stat = trees.stat
+    glob = trees.glob
+    grep = trees.grep
+    mkdir = trees.mkdir
+    remove = trees.remove
+    edit = trees.edit
+    snapshot = trees.snapshot
 
     # The session's memory
 
@@ -462,9 +490,12 @@ class ManagedSandbox:
             await run_block(EMPTY_BLOCK, RunContext(journalled=True))
             replay = ReplayWorkspace(client, self._folder.workspace, run_block)
             try:
+                self.replaying_now = True
                 await replay.begin(set(known_marks))
                 yield replay
                 await replay.end()
             except BaseException:
                 await asyncio.shield(asyncio.ensure_future(self._discard(client)))
                 raise
+            finally:
+                self.replaying_now = False

@@ -8,13 +8,15 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from codeact_sandbox.async_sandbox import AsyncSandbox
+from codeact_sandbox.commands import Job as AsyncJob
+from codeact_sandbox.commands import Words
 from codeact_sandbox.host.chunks import OutputChunk
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.pool import SandboxPool
@@ -25,7 +27,7 @@ from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.observers import Observer, Recorder
 from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, SandboxOptions
-from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.result import CommandOutput, ExecResult, Result
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,14 +108,23 @@ class Sandbox:
         self._outcomes: set[Future[Any]] = set()
         """What other threads wait for."""
 
-    start = _waiting(AsyncSandbox.start)
+    exec = _waiting(AsyncSandbox.exec)
     restart = _waiting(AsyncSandbox.restart)
     put = _waiting(AsyncSandbox.put)
     get = _waiting(AsyncSandbox.get)
     write = _waiting(AsyncSandbox.write)
     read = _waiting(AsyncSandbox.read)
     list_files = _waiting(AsyncSandbox.list_files)
+    ls = _waiting(AsyncSandbox.ls)
+    stat = _waiting(AsyncSandbox.stat)
+    glob = _waiting(AsyncSandbox.glob)
+    grep = _waiting(AsyncSandbox.grep)
+    mkdir = _waiting(AsyncSandbox.mkdir)
+    remove = _waiting(AsyncSandbox.remove)
+    edit = _waiting(AsyncSandbox.edit)
+    snapshot = _waiting(AsyncSandbox.snapshot)
     facts = _waiting(AsyncSandbox.facts)
+    list_tools = _waiting(AsyncSandbox.list_tools)
     checkpoint = _waiting(AsyncSandbox.checkpoint)
     rollback = _waiting(AsyncSandbox.rollback)
 
@@ -123,6 +134,32 @@ class Sandbox:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @overload
+    def start(self) -> None: ...
+
+    @overload
+    def start(
+        self, command: Words, *, cwd: str | None = None, env: Mapping[str, str] | None = None, stdin: bool = False
+    ) -> Job: ...
+
+    def start(
+        self,
+        command: Words | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+    ) -> Job | None:
+        """Start the sandbox, or a command in the background: see `AsyncSandbox.start`."""
+        if command is None:
+            return self._wait(self._sandbox.start())
+        return Job(self, self._wait(self._sandbox.start(command, cwd=cwd, env=env, stdin=stdin)))
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs of this sandbox: those that run, and the last 32 that have ended."""
+        return [Job(self, job) for job in self._sandbox.jobs]
 
     def stop(self) -> None:
         """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
@@ -280,6 +317,54 @@ class Sandbox:
             self._loop = asyncio.new_event_loop()
             self._thread = start_thread("codeact-sandbox", _run_loop, self._loop)
         return self._loop
+
+
+class Job:
+    """A command in the background, like `AsyncJob`, with methods that wait; an interrupt (Ctrl-C) ends the waiting only."""
+
+    def __init__(self, sandbox: Sandbox, job: AsyncJob) -> None:
+        self._sandbox = sandbox
+        self._job = job
+        self._loop = sandbox._loop
+
+    @property
+    def id(self) -> int:
+        """Its number in the sandbox."""
+        return self._job.id
+
+    @property
+    def command(self) -> Words:
+        """The command."""
+        return self._job.command
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._job.exit_code
+
+    def wait(self, timeout: float | None = None) -> ExecResult:
+        """Wait for its end: see `AsyncJob.wait`."""
+        return self._sandbox._wait(self._job.wait(timeout), self._loop)
+
+    def output(self) -> CommandOutput:
+        """Return its output so far: see `AsyncJob.output`."""
+        return self._sandbox._wait(self._job.output(), self._loop)
+
+    def signal(self, number: int) -> None:
+        """Send its processes a signal: see `AsyncJob.signal`."""
+        self._sandbox._wait(self._job.signal(number), self._loop)
+
+    def kill(self) -> None:
+        """Kill it with everything that it has started, and wait for its end."""
+        self._sandbox._wait(self._job.kill(), self._loop)
+
+    def write(self, data: bytes | str) -> None:
+        """Write to its standard input: see `AsyncJob.write`."""
+        self._sandbox._wait(self._job.write(data), self._loop)
+
+    def close_stdin(self) -> None:
+        """Close its standard input, after what was written."""
+        self._sandbox._wait(self._job.close_stdin(), self._loop)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.tools.broker import ToolBroker
 from codeact_sandbox.tools.function import HostTool
+from codeact_sandbox.tools.mcp_client import McpServer, McpSource
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.tools.stub import sources
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
 from codeact_sandbox.types.tool_limits import ToolLimits
 
-Tool = Callable[..., Any] | HostToolProtocol | ToolSource
-"""A typed Python function, sync or async, an object of the `HostToolProtocol` protocol, or a source of such objects."""
+Tool = Callable[..., Any] | HostToolProtocol | ToolSource | McpServer
+"""A typed function, sync or async, an object of the `HostToolProtocol` protocol, a source of such objects, or an MCP server."""
 
 
 class Toolset:
@@ -51,6 +53,8 @@ class Toolset:
 
     def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
         """Make a host tool, or a source of host tools, of what the user gave."""
+        if isinstance(tool, McpServer):
+            return McpSource(tool)
         if isinstance(tool, ToolSource) or is_host_tool(tool):
             return tool
         if not callable(tool):
@@ -117,10 +121,8 @@ class Toolset:
         """Start the sources of tools that don't run yet."""
         if self.known is not None:
             return self.known
-        tools: list[HostToolProtocol] = []
         try:
-            for each in self._ready:
-                tools += await each.start() if isinstance(each, ToolSource) else [each]
+            tools = grouped(await self._lists())
             self._check_names(tools)
         except BaseException:
             with contextlib.suppress(Exception):
@@ -129,6 +131,19 @@ class Toolset:
         self._use(tools)
         self.known = tuple(tools)
         return self.known
+
+    async def _lists(self) -> list[tuple[str, Sequence[HostToolProtocol]]]:
+        """Start the sources, all at the same time, and return the tools with the name of their group."""
+
+        async def of(each: HostToolProtocol | ToolSource) -> tuple[str, Sequence[HostToolProtocol]]:
+            return (each.group, await each.start()) if isinstance(each, ToolSource) else ("", [each])
+
+        lists: list[tuple[str, Sequence[HostToolProtocol]]] = []
+        for each in await asyncio.gather(*map(of, self._ready), return_exceptions=True):
+            if isinstance(each, BaseException):
+                raise each
+            lists.append(each)
+        return lists
 
     async def stop(self) -> None:
         """Stop the sources of tools that were started here; may be repeated."""
@@ -151,6 +166,39 @@ class Toolset:
         if self.broker.tools.keys() <= self._at_start:
             return []
         return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
+
+
+def grouped(lists: Sequence[tuple[str, Sequence[HostToolProtocol]]]) -> list[HostToolProtocol]:
+    """Join lists of tools; those of a group with a name that another list has, too, become functions of a module."""
+    counts = Counter(name for _, tools in lists for name in {tool.name for tool in tools})
+    modules = set(counts)
+    joined: list[HostToolProtocol] = []
+    for group, tools in lists:
+        if group and any(counts[tool.name] > 1 for tool in tools):
+            while group in modules:
+                group += "_"  # noqa: PLW2901 - the name of the module
+            modules.add(group)
+            tools = [GroupedTool(group, tool) for tool in tools]  # noqa: PLW2901 - as above
+        joined += tools
+    return joined
+
+
+class GroupedTool:
+    """A host tool that code calls as a function of a module.
+
+    Args:
+        group: The name of the module.
+        tool: The tool.
+    """
+
+    def __init__(self, group: str, tool: HostToolProtocol) -> None:
+        self.name = f"{group}.{tool.name}"
+        self.signature, self.description, self.source, self.run = (
+            tool.signature,
+            tool.description,
+            tool.source,
+            tool.run,
+        )
 
 
 def _checked(approve: ApproveTool | None) -> ApproveTool | None:

@@ -88,6 +88,7 @@ def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name() -> None:
         ("read_only", False, "makes the root file system writable"),
         ("seccomp", "engine", "changes which system calls the code may make"),
         ("seccomp", "/root/secret.json", "changes which system calls the code may make"),
+        ("runtime", "crun", "changes what separates the code from this machine"),
         ("device_requests", [{"driver": "nvidia"}], "gives the code devices of this machine"),
         ("limits", {"memory": "1t"}, f"must not raise memory above {Limits().resolved().memory}"),
         ("limits", {"memory": "100g"}, f"must not raise memory above {Limits().resolved().memory}"),

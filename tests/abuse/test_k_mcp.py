@@ -6,23 +6,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 
 from autogen_codeact.executors.tools.host_tools import HostTools
+from codeact_sandbox import McpServer
 from tests.cases import case
 
 from .lag import MOST_EXCESS_S, LoopLag
 
 SERVER = Path(__file__).parents[1] / "executors" / "mcp_hostile.py"
+OWN = False
+"""Whether our client is tested."""
 TEXT = [{"type": "text", "text": "ok"}]
+
+
+@pytest.fixture(params=["McpWorkbench", "MCP server `odd`"], autouse=True)
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The client: AutoGen's, or ours; its name in errors."""
+    monkeypatch.setattr(sys.modules[__name__], "OWN", "odd" in request.param)
+    return str(request.param)
 
 
 async def call(**case: Any) -> Any:
     """Call the tool of a server, and return what it gives or raises."""
-    parameters = StdioServerParams(
-        command=sys.executable, args=[str(SERVER), json.dumps(case)], read_timeout_seconds=20
-    )
-    tools = HostTools([McpWorkbench(parameters)])
+    arguments = [str(SERVER), json.dumps(case)]
+    workbench = McpWorkbench(StdioServerParams(command=sys.executable, args=arguments, read_timeout_seconds=20))
+    tools = HostTools([McpServer([sys.executable, *arguments], name="odd") if OWN else workbench])
     try:
         await tools.start()
         (tool,) = tools.known or ()
@@ -51,7 +61,7 @@ async def test_k24_results_are_not_checked_with_a_servers_own_patterns() -> None
         assert lag.excess_s < 20 * MOST_EXCESS_S, name
 
 
-async def test_k24_schemas_and_results_that_do_not_fit_are_errors_that_say_so() -> None:
+async def test_k24_schemas_and_results_that_do_not_fit_are_errors_that_say_so(client: str) -> None:
     refused: dict[str, tuple[Any, str]] = {
         "properties are a number": ({"type": "object", "properties": 5}, "properties: 5 is not of type 'object'"),
         "properties are a list": ({**of(), "properties": ["result"]}, "is not of type 'object'"),
@@ -60,7 +70,7 @@ async def test_k24_schemas_and_results_that_do_not_fit_are_errors_that_say_so() 
     for name, (schema, message) in refused.items():
         error = await call(schema=schema)
         assert isinstance(error, ValueError), (name, error)
-        assert "The JSON schema of the results of `x` of the McpWorkbench is not valid" in str(error), name
+        assert f"The JSON schema of the results of `x` of the {client} is not valid" in str(error), name
         assert message in str(error), name
     wrong = {
         "nothing under its wrapper": (of(result={"type": "integer"}), {"other": 1}, "result is missing"),
@@ -89,7 +99,7 @@ async def test_k24_results_that_take_too_long_to_check_are_passed_on() -> None:
 async def test_k25_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call() -> None:
     noise = ["", "{", "null", "[]", "\x00", '{"jsonrpc":"2.0","id":999,"result":{}}', "x" * 50_000]
     assert await call(raw=noise, content=TEXT) == "ok"
-    assert "Connection closed" in str(await call(dies=True))
+    assert ("has ended" if OWN else "Connection closed") in str(await call(dies=True))
     for data in ("%%%", "AAAA"):
         picture = [{"type": "image", "data": data, "mimeType": "image/png"}]
         assert "cannot identify image file" in str(await call(content=picture))

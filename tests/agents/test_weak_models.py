@@ -221,6 +221,42 @@ async def test_a_small_model_is_told_only_the_most_important(session: SandboxCod
     style: Any = {"prompt_style": "brief", "system_message": "Answer in French."}
     await CodeActAgent("coder", session, model_client=client, **style).run(task="Go.")
     assert received_by(client)[0][0].content == f"Answer in French.\n\n{BRIEF}"
+    await session.write("numbers.txt", "1\n2\n")
+    client = scripted("Done.")
+    await CodeActAgent("coder", session, model_client=client, prompt_style="brief").run(task="Go.")
+    files = 'Files in the current folder: numbers.txt\nRead a file with open("numbers.txt").read()'
+    assert received_by(client)[0][0].content == f"{BRIEF}\n\n{files}"
+
+
+async def test_a_small_model_sees_the_last_failure_and_not_the_code_that_failed(session: SandboxCodeExecutor) -> None:
+    failing = ["```python\n1 / 0\n```", "```python\nprint(undefined)\n```"]
+    how = "\nWrite a few lines of Python for the task, without functions and without input()."
+    failures = [
+        "An attempt failed with ZeroDivisionError: division by zero",
+        "An attempt failed with NameError: name 'undefined' is not defined",
+    ]
+    retry = json.dumps({"reason": "It was wrong.", "retry": True})
+    for make, answers, options in [
+        (CodeActAgent, [*failing, SUM, "It is 55."], {"prompt_style": "brief"}),
+        (CodeExecutorAgent, [failing[0], retry, failing[1], retry, SUM, "It is 55."], {"max_retries_on_error": 2}),
+    ]:
+        with case(make):
+
+            class Small(ModelMiddleware):
+                is_small = True
+
+            client = scripted(*answers)
+            more: dict[str, Any] = options
+            await make("coder", session, model_client=Small(client), **more).run(task="Print the sum of 1 to 10.")
+            seen = [[str(each.content) for each in request[1:]] for request in received_by(client)]
+            asked = [request for request in seen if "Is another attempt worth it?" not in request[-1]]
+            task = "Print the sum of 1 to 10."
+            assert asked == [
+                [task],
+                [task, failures[0] + how],
+                [task, failures[1] + how],
+                [task, failures[1] + how, SUM, "The output is:\n55\n"],
+            ]
 
 
 # Code in other forms

@@ -39,6 +39,7 @@ def test_complete_machine_passes_all_checks(docker_engine):
     assert f"Docker {docker_engine} at " in found["engine"]["detail"]
     assert "API 1." in found["engine"]["detail"]
     assert "cgroup v" in found["engine"]["detail"]
+    assert "runc" in found["engine"]["detail"].partition(", runtimes ")[2].split(", ")
     assert found["versions"]["detail"].startswith(f"Docker {docker_engine}, runc 1.")
     assert found["versions"]["detail"].endswith(f"Linux {platform.release()}")
     assert found["versions"]["advice"].startswith("Published vulnerabilities: https://docs.docker.com/")

@@ -1,7 +1,8 @@
 """An MCP server over stdio that keeps to no rule, for tests and nothing else; run as a program with a description as JSON.
 
 `schema` is the schema of its tool's results, `result` the structured result, `content` the other one, and `raw` lines that come
-before the answer.
+before the answer. With `dies` it ends at a call, with `waits` it answers none and writes what else it gets into that file, and
+with `pages` its list of tools has no end.
 """
 
 import json
@@ -17,14 +18,27 @@ for line in sys.stdin:
             "serverInfo": {"name": "hostile", "version": "1"},
         }  # fmt: skip
     elif method == "tools/list":
-        tool = {"name": case.get("name", "x"), "description": case.get("description", ""), "inputSchema": {}}
+        tool = {
+            "name": case.get("name", "x"),
+            "description": case.get("description", ""),
+            "inputSchema": {"type": "object"},
+        }
         answer = {"tools": [{**tool, "outputSchema": case["schema"]} if "schema" in case else tool]}
+        answer |= {"nextCursor": "again"} if "pages" in case else {}
     elif method == "tools/call":
         if case.get("dies"):
-            sys.exit(3)
+            sys.exit("no more")
+        if "waits" in case:
+            continue
         for each in case.get("raw", []):
             print(each, flush=True)
         answer = {"content": case.get("content", []), "structuredContent": case.get("result")}
     else:
+        if "waits" in case:
+            with open(case["waits"], "a") as file:
+                file.write(f"{method}\n")
+        if method == "server/discover":  # else mcp 2 waits for 10 s
+            error = {"code": -32601, "message": "unknown"}
+            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}), flush=True)
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": answer}), flush=True)

@@ -1,8 +1,9 @@
-"""A real MCP server over stdio, for tests and nothing else; run as a program."""
+"""A real MCP server over stdio, or HTTP if it gets a port, for tests and nothing else; run as a program."""
 
+import sys
 from typing import Literal
 
-from mcp.server.fastmcp import FastMCP, Image
+from mcp.server.fastmcp import Context, FastMCP, Image
 from mcp.types import TextContent
 from pydantic import BaseModel, Field
 
@@ -64,5 +65,14 @@ def show(text: str) -> list[TextContent]:
     return [TextContent(type="text", text=text), TextContent(type="text", text=text.upper())]
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and len(sys.argv) > 1:
+
+    @server.tool()
+    def token(ctx: Context) -> str:
+        """Return what the client sent as its token."""
+        return str(ctx.request_context.request.headers["authorization"])
+
+    server.settings.port = int(sys.argv[1])
+    server.run("streamable-http")
+elif __name__ == "__main__":
     server.run()

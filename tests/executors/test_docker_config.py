@@ -57,6 +57,7 @@ ARGUMENTS: dict[str, Any] = {
     "network": "bridge",
     "read_only": False,
     "seccomp": "engine",
+    "runtime": "crun",
     "environment": {"LITERAL": "${LITERAL}", "OTHER": "${HOST_NAME}"},
     "preload": ["json"],
     "packages": ["sympy", "polars>=1"],

@@ -28,6 +28,11 @@ _LOAD, _AND, _GO, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x3
 _LOW_32_BITS = 0xFFFFFFFF
 
 
+def profile_path(choice: str) -> Path:
+    """Return the file of a profile that is not the engine's own."""
+    return PROFILE if choice == "default" else Path(choice).resolve()
+
+
 def docker_profile(choice: str = "default") -> str | None:
     """Return the seccomp profile for a container as JSON text, because the engine may be on another machine.
 
@@ -35,7 +40,7 @@ def docker_profile(choice: str = "default") -> str | None:
     """
     if choice == "engine":
         return None
-    path = PROFILE if choice == "default" else Path(choice)
+    path = profile_path(choice)
     try:
         text = path.read_text(encoding="utf-8")
         profile = json.loads(text)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from stat import S_ISREG
 from threading import RLock
@@ -118,11 +119,7 @@ class FileWriter:
         self._made: list[str] = []
         self._part = PART_PREFIX + secrets.token_hex(8)
         *folders, self._leaf = name.split("/")
-
-        def check(descriptor: int, part: str) -> None:
-            if protected.makes_repository(descriptor, part):
-                reason = f"its folder would be a git repository, and {not_written_back(GIT)}"
-                raise file_error(errno.EPERM, "", reason, ProtectedNameError)
+        check = partial(refuse_repository, protected)
 
         with explained(self._task):
             if not quota.complete:
@@ -196,6 +193,13 @@ class FileWriter:
                 raise SandboxDied("the sandbox was stopped while files were copied")
             with explained(self._task):
                 yield
+
+
+def refuse_repository(protected: ProtectedNames, descriptor: int, part: str) -> None:
+    """Raise an error if a part would make an open folder a git repository."""
+    if protected.makes_repository(descriptor, part):
+        reason = f"its folder would be a git repository, and {not_written_back(GIT)}"
+        raise file_error(errno.EPERM, "", reason, ProtectedNameError)
 
 
 def _is_file(status: os.stat_result | None) -> bool:

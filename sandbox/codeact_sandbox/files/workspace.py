@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from weakref import WeakSet
 
-from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES, FileWriter, Quota
+from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES, FileWriter, Quota, refuse_repository
 from codeact_sandbox.files.host_folder import (
     USE_MOUNT,
     HostFolder,
@@ -292,6 +293,16 @@ class Workspace:
             if status is not None:
                 self._mark(writer.name, status, digest, fresh=True)
             return self.root / writer.name
+
+    def make_folder(self, name: str) -> None:
+        """Create a folder, as `begin` does for a file in it."""
+        name, made = self._checked(name), list[str]()
+        with self._used():
+            room, check = 2 * self._quota.max_files - self._quota.entries, partial(refuse_repository, self.protected)
+            with self._folder.opened(
+                name.split("/"), f"make `{printable(name)}` in", made=made, room=room, check=check
+            ):
+                self._quota.entries += len(made)
 
     def remove(self, name: str) -> None:
         """Remove a file of the folder itself, if it exists."""

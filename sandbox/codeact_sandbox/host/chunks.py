@@ -14,7 +14,7 @@ from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Result, last_line
 
 Stream = Literal["stdout", "stderr"]
-_STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
+STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class OutputChunks:
 
     def listener(self, block: int) -> OutputCallback:
         """Return the callback for one block's output."""
-        decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in _STREAMS}
-        room = dict.fromkeys(_STREAMS, self._head_room)
-        self._shown, self._held = dict.fromkeys(_STREAMS.values(), 0), set()
+        decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in STREAMS}
+        room = dict.fromkeys(STREAMS, self._head_room)
+        self._shown, self._held = dict.fromkeys(STREAMS.values(), 0), set()
 
         def listen(kind: bytes, data: bytes | Display) -> None:
             if isinstance(data, Display):
@@ -63,7 +63,7 @@ class OutputChunks:
                     OutputChunk(block, "stdout", "", replace(data, offset=self._shown["stdout"] if is_next else None))
                 )
                 return
-            stream = _STREAMS[kind]
+            stream = STREAMS[kind]
             if len(data) > room[kind]:
                 # This is the tail, which the runner has kept until now: only the result shows what is missing before it.
                 self._held.add(stream)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from codeact_sandbox.host import bootstrap, protocol
 from codeact_sandbox.host.connection import Connection, State
+from codeact_sandbox.host.processes import Processes
 from codeact_sandbox.host.protocol import Frame, Hello, RunnerSettings
 from codeact_sandbox.host.requests import Requests, RunningBlocks
 from codeact_sandbox.host.runner_modules import RunnerModules
@@ -88,6 +89,7 @@ class RunnerClient:
         self.requests = Requests(name, self.stop)
         """Requests about files and the session."""
         self.blocks = RunningBlocks(self.requests, self.stop, settings.output_limit, grace_s)
+        self.processes = Processes(self.requests, self.stop, settings.output_limit, grace_s)
         self._grace_s = grace_s
         self.settings = settings
         self.gateway = gateway
@@ -176,6 +178,7 @@ class RunnerClient:
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
         self.blocks.take_calls(connection)
+        self.processes.attach(connection)
         modules = RunnerModules(connection, self._launcher.python)
         connection.open()
         modules.send()
@@ -200,6 +203,8 @@ class RunnerClient:
 
     async def end_use(self) -> None:
         """End its use: it stays for another one if its pool takes it back, and is stopped if not."""
+        if self.give_back is not None and self.alive:
+            await self.processes.kill_all()
         if self.give_back is None or not self.give_back(self):
             await self.stop()
 
@@ -231,6 +236,7 @@ class RunnerClient:
                 following.requests.connection, self.requests.connection = connection, None
                 self.requests.given_back = True
                 following.blocks.take_calls(connection)
+                following.processes.attach(connection)
             return following
         finally:
             self._stop_lock.release()

@@ -64,7 +64,7 @@ _ALLOWED = {
     State.CONNECTING: (Frame.MODULE_SOURCES, Frame.COMPILED_MODULES, Frame.HELLO, Frame.CHANNEL, Frame.FATAL_ERROR),
     State.READY: (
         *(Frame.STDOUT, Frame.STDERR, Frame.DISPLAY, Frame.BLOCK_RESULT, Frame.ANSWER),
-        *(Frame.TOOL_CALL, Frame.CANCEL_CALL, Frame.CHANNEL, Frame.FATAL_ERROR),
+        *(Frame.TOOL_CALL, Frame.CANCEL_CALL, Frame.CHANNEL, Frame.JOB, Frame.FATAL_ERROR),
     ),
 }
 
@@ -95,6 +95,7 @@ class _Pending:
     reply: Future[Reply]
     output_room: int
     on_output: OutputCallback | None
+    keep_output: bool
     streams: dict[bytes, bytearray] = field(default_factory=dict)
     displays: Displays = field(default_factory=Displays)
 
@@ -180,6 +181,7 @@ class Connection:
         *,
         output_room: int = 0,
         on_output: OutputCallback | None = None,
+        keep_output: bool = True,
     ) -> Future[Reply]:
         """Send a request; the future can't be cancelled, and fails with a `SandboxError` when the sandbox ends first."""
         frame = protocol.pack(kind, ident, message, data)
@@ -188,7 +190,7 @@ class Connection:
             if self.error is not None:
                 reply.set_exception(self.error)
                 return reply
-            self._pending[ident] = _Pending(reply, output_room, on_output)
+            self._pending[ident] = _Pending(reply, output_room, on_output, keep_output)
         self.send(frame)
         return reply
 
@@ -353,7 +355,8 @@ class Connection:
         pending.output_room -= len(payload)
         if pending.output_room < 0:
             raise SandboxProtocolError(f"the sandbox {self._name} sent more output than its limit allows")
-        pending.streams.setdefault(kind, bytearray()).extend(payload)
+        if pending.keep_output:
+            pending.streams.setdefault(kind, bytearray()).extend(payload)
         if pending.on_output is not None:
             pending.on_output(kind, payload)
 

@@ -43,6 +43,7 @@ class Frame(bytes, Enum):
     TOOL_CALL = b"T"
     TOOL_ANSWER = TOOL_CALL
     CHANNEL = b"N"
+    JOB = b"J"
 
 
 VERSION = 1

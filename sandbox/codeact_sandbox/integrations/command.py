@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 from codeact_sandbox import AsyncSandbox, Sandbox, SandboxError
 from codeact_sandbox.leftovers import local_leftovers
+from codeact_sandbox.tools.mcp_client import read_servers
 from codeact_sandbox.types.filenames import printable_text
 
 _BACKENDS = ("auto", "docker", "bubblewrap")
@@ -57,7 +58,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     execute.set_defaults(work=_execute)
 
-    mcp = commands.add_parser("mcp", help="serve a session to an MCP client on standard input and output")
+    mcp = commands.add_parser(
+        "mcp", help="serve a session to an MCP client on standard input and output, or many by HTTP"
+    )
+    mcp.add_argument("--http", metavar="[HOST:]PORT", help="serve many clients, each in a session of its own")
+    mcp.add_argument("--wrap", type=Path, metavar="FILE.json", help="let code call the tools of these MCP servers")
+    mcp.add_argument("--allow", action="append", metavar="PATTERN", help="tools of --wrap that need no approval")
+    mcp.add_argument("--call-log", type=Path, metavar="FILE", help="add each call to a tool of --wrap to this file")
     mcp.set_defaults(work=_mcp)
     for command in (execute, mcp):
         command.add_argument("--backend", choices=_BACKENDS, default="auto", help="where code runs (default auto)")
@@ -108,12 +115,15 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _mcp(options: argparse.Namespace) -> int:
     try:
-        from codeact_sandbox.integrations.mcp_server import serve  # noqa: PLC0415 - the extra may be missing
+        from codeact_sandbox.integrations.mcp_server import run_server  # noqa: PLC0415 - the extra may be missing
+        from codeact_sandbox.integrations.mcp_wrap import Wrapped  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if error.name != "mcp":
             raise
         return _fail("the Python package `mcp` is missing. Install it: pip install 'codeact-sandbox[mcp]'")
-    return asyncio.run(serve(AsyncSandbox(options.backend, work_dir=options.work_dir)))
+    servers = options.wrap and read_servers(options.wrap.read_text(encoding="utf-8"), str(options.wrap))
+    wrapped = Wrapped(servers, options.allow, options.call_log) if servers else None
+    return run_server(partial(AsyncSandbox, options.backend, work_dir=options.work_dir), wrapped, options.http)
 
 
 def _clean(_: argparse.Namespace) -> int:

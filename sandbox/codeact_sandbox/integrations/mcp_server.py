@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import itertools
 import os
+import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
+
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import ResourceLink
 
 from codeact_sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from codeact_sandbox.image_check import ImageRefused, check_image
+from codeact_sandbox.integrations.mcp_http import IDLE_S, MAX_SESSIONS, Sessions, listen, parse_address
+from codeact_sandbox.integrations.mcp_wrap import RUN_CODE, Wrapped, calls_of, client
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 
@@ -23,6 +32,10 @@ except ImportError:
     from mcp.server.fastmcp import FastMCP as MCPServer
     from mcp.server.fastmcp.exceptions import ToolError
 
+    _IS_SECOND = False
+else:
+    _IS_SECOND = True
+
 INSTRUCTIONS = (
     "Run code in an isolated sandbox. Python runs in one live interpreter: variables, functions and imports stay from call to "
     "call. Files are relative to the working directory."
@@ -33,21 +46,52 @@ MAX_IMAGES = 8
 MAX_IMAGE_BYTES = 4 * 1024**2
 MAX_TEXT_BYTES = 256 * 1024
 """Size of the largest text file that `read_file` returns."""
+MAX_SHOWN_CHARS = 48 * 1024
+"""Length of the longest text that a result has in full."""
+MAX_OUTPUTS = 20
+"""Longer ones that are kept for clients that read them."""
+OWN_TOOLS = ("run_code", "read_file", "write_file", "list_files", "restart")
+WRAPPED_TOOLS = ("search_tools", "run_code")
 MAX_NAMES = 200
 """Names of files in one result."""
 PROGRESS_INTERVAL_S = 0.1
 """Time between two notifications with output of a running block."""
 
 
-async def serve(sandbox: AsyncSandbox) -> int:
-    """Serve one client on standard input and output, until it disconnects or this process gets SIGINT or SIGTERM.
+def run_server(
+    make: Callable[..., AsyncSandbox],
+    wrapped: Wrapped | None = None,
+    address: str | None = None,
+    max_sessions: int = MAX_SESSIONS,
+    idle_s: float = IDLE_S,
+) -> int:
+    """Serve MCP clients until they end, or this process is interrupted.
 
     Args:
-        sandbox: Runs the code; it is stopped at the end.
+        make: Makes a sandbox, with these options beside its own.
+        wrapped: MCP servers whose tools the code calls. None to serve the sandbox's own tools.
+        address: `[HOST:]PORT` to serve many clients by HTTP; their requests need the token in the variable CODEACT_MCP_TOKEN.
+            None to serve one client on standard input and output.
+        max_sessions: Sandboxes at the same time, by HTTP.
+        idle_s: Seconds without a call after which a session ends, by HTTP.
 
     Returns:
-        The exit status 0. After a signal, the process ends with 128 and the signal's number.
+        The exit status.
+
+    Raises:
+        ValueError: The address can't be used, or needs a token.
+        OSError: It can't be listened on.
     """
+    options = wrapped.options() if wrapped is not None else {}
+    if address is None:
+        return asyncio.run(serve(make(**options), wrapped))
+    sessions = Sessions(partial(make, **options), max_sessions, idle_s)
+    app, place = make_http_app(sessions, wrapped), parse_address(address)
+    return asyncio.run(listen(app, sessions, place, os.environ.get("CODEACT_MCP_TOKEN") or None))
+
+
+async def serve(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> int:
+    """Serve one client until it disconnects, and stop the sandbox; SIGINT and SIGTERM end the process, with 128 + number."""
     loop = asyncio.get_running_loop()
     interrupted: asyncio.Future[int] = loop.create_future()
 
@@ -58,7 +102,7 @@ async def serve(sandbox: AsyncSandbox) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, interrupt, number)
-    serving = asyncio.ensure_future(make_server(sandbox).run_stdio_async())
+    serving = asyncio.ensure_future(make_server(sandbox, wrapped).run_stdio_async())
     waiting: set[asyncio.Future[Any]] = {serving, interrupted}
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
@@ -69,15 +113,8 @@ async def serve(sandbox: AsyncSandbox) -> int:
     os._exit(128 + interrupted.result())
 
 
-def make_server(sandbox: AsyncSandbox) -> MCPServer:
-    """Make a server for one client.
-
-    Args:
-        sandbox: Runs the code. The first call that needs it starts it. It is stopped when the client disconnects.
-
-    Returns:
-        The server; `run_stdio_async()` serves standard input and output.
-    """
+def make_server(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> MCPServer:
+    """Make a server for one client; the first call starts the sandbox, and it is stopped when the client disconnects."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -86,22 +123,108 @@ def make_server(sandbox: AsyncSandbox) -> MCPServer:
         finally:
             await sandbox.stop()
 
-    server = MCPServer("codeact", instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING")
-    tools = _Tools(sandbox)
-    for tool in (tools.run_code, tools.read_file, tools.write_file, tools.list_files, tools.restart):
-        server.tool(structured_output=False)(tool)
+    outputs = Outputs()
+    tools = _Tools(sandbox, outputs, wrapped)
+    return _server_of(lambda name: getattr(tools, name), outputs, wrapped, lifespan=lifespan)
+
+
+def make_http_app(sessions: Sessions, wrapped: Wrapped | None = None) -> Any:
+    """Make an ASGI application that serves clients at `/mcp`; who calls this ends the sessions."""
+    outputs = Outputs()
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the `Guard` checks requests
+    more = {} if _IS_SECOND else {"transport_security": security}
+    server = _server_of(lambda name: _in_sessions(name, sessions, outputs, wrapped), outputs, wrapped, **more)
+    return server.streamable_http_app(**({"transport_security": security} if _IS_SECOND else {}))
+
+
+def _server_of(
+    tool_of: Callable[[str], Callable[..., Any]], outputs: Outputs, wrapped: Wrapped | None, **options: Any
+) -> MCPServer:
+    instructions = INSTRUCTIONS if wrapped is None else wrapped.instructions
+    server = MCPServer("codeact", instructions=instructions, log_level="WARNING", **options)
+    for name in OWN_TOOLS if wrapped is None else WRAPPED_TOOLS:
+        tool = tool_of(name)
+        description = RUN_CODE if wrapped is not None and name == "run_code" else inspect.getdoc(tool)
+        server.tool(description=description, structured_output=False)(tool)
+    server.resource("codeact://output/{name}", mime_type="text/plain")(outputs.read)
     return server
+
+
+def _in_sessions(
+    name: str, sessions: Sessions, outputs: Outputs, wrapped: Wrapped | None
+) -> Callable[..., Awaitable[Any]]:
+    """Return a tool of the sandbox that its caller's session has."""
+    tool = getattr(_Tools, name)
+    signature = inspect.signature(tool, eval_str=True)
+    own = {key: each for key, each in signature.parameters.items() if key not in ("self", "ctx")}
+
+    async def call(ctx: Context, session: str = "", **given: Any) -> Any:
+        more = {"ctx": ctx} if "ctx" in signature.parameters else {}
+        key = ctx.request_context.request.headers.get("mcp-session-id")
+        with _tool_errors():
+            async with sessions.use(key, session) as (sandbox, notes):
+                try:
+                    answer = await tool(_Tools(sandbox, outputs, wrapped), **more, **given)
+                except ToolError as error:
+                    raise ToolError("\n".join([str(error), *notes])) from error
+        return [*(answer if isinstance(answer, list) else [answer]), *notes]
+
+    of_call = inspect.signature(call, eval_str=True).parameters
+    parameters = [of_call["ctx"], *own.values(), of_call["session"]]
+    call.__signature__ = signature.replace(parameters=parameters, return_annotation=Any)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__name__ = name
+    call.__doc__ = f"{inspect.getdoc(tool)}\n\n`session` is the session that an earlier result has named, if one has."
+    return call
+
+
+class Outputs:
+    """Outputs that are too long for a result; clients read them as resources."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[str, str] = OrderedDict()
+
+    def keep(self, text: str) -> tuple[str, ResourceLink | None]:
+        """Return what a result shows of a text, and a link to all of it if that is not all."""
+        if len(text) <= MAX_SHOWN_CHARS:
+            return text, None
+        name = secrets.token_urlsafe(12)
+        self._texts[name] = text
+        if len(self._texts) > MAX_OUTPUTS:
+            self._texts.popitem(last=False)
+        uri, half = f"codeact://output/{name}", MAX_SHOWN_CHARS // 2
+        left = f"\n[… {len(text) - 2 * half:,} characters are left out; the resource {uri} has all …]\n"
+        size = len(text.encode())
+        link = ResourceLink.model_validate({"type": "resource_link", "uri": uri, "name": name, "size": size})
+        return f"{text[:half]}{left}{text[-half:]}", link
+
+    def read(self, name: str) -> str:
+        """The whole output of a block."""
+        if name not in self._texts:
+            raise ValueError(f"this output is not kept any more: there were {MAX_OUTPUTS} long ones after it")
+        return self._texts[name]
 
 
 class _Tools:
     """The tools. The client's model reads the docstrings of the public methods."""
 
-    def __init__(self, sandbox: AsyncSandbox) -> None:
-        self._sandbox = sandbox
+    def __init__(self, sandbox: AsyncSandbox, outputs: Outputs, wrapped: Wrapped | None) -> None:
+        self._sandbox, self._outputs, self._wrapped = sandbox, outputs, wrapped
+
+    async def search_tools(self, query: str = "", limit: int = 5) -> str:
+        """Find functions that code in run_code can call: their signatures and descriptions. Without a query, all names.
+
+        Args:
+            query: What is wanted, in words.
+            limit: How many at most.
+        """
+        assert self._wrapped is not None
+        with _tool_errors():
+            return await self._wrapped.search(self._sandbox, query, limit)
 
     async def run_code(
         self, ctx: Context, code: str, language: str = "python", timeout: float | None = None
-    ) -> list[str | Image]:
+    ) -> list[Any]:
         """Run code. Return what it prints, the value of its last expression, and the images that it shows or saves.
 
         Python variables stay from call to call, also when a call fails.
@@ -111,6 +234,7 @@ class _Tools:
             language: "python", "sh" or "bash".
             timeout: Seconds that the code may take. Default: the limit of the server.
         """
+        client.set(ctx)
         with _tool_errors():
             async with _progress(ctx) as report:
                 async for item in self._sandbox.stream(code, language, timeout):
@@ -120,9 +244,10 @@ class _Tools:
                     else:
                         result = item
             if result.exit_code != 0:
-                raise ToolError(_describe(result))
+                raise ToolError(self._outputs.keep(_describe(result))[0])
             images, notes = await self._images(result)
-            return [_describe(result, *notes), *images]
+            text, link = self._outputs.keep(_describe(result, *notes))
+            return [text, *images, *([link] if link is not None else [])]
 
     async def read_file(self, name: str) -> str | Image:
         """Return the content of a text file or an image.
@@ -169,6 +294,8 @@ class _Tools:
         images: list[Image] = []
         notes: list[str] = []
         shown = {display.name: display.image[0] for display in result.displays if display.image is not None}
+        calls = (image.data for call in result.tool_calls for image in call.images)
+        shown |= {f"{number} of the calls": data for number, data in enumerate(itertools.islice(calls, MAX_IMAGES), 1)}
         files = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
         names = dict.fromkeys([*shown, *(each.name for each in files)])
         for name in itertools.islice(names, MAX_IMAGES):
@@ -223,6 +350,7 @@ def _describe(result: Result, *more: str) -> str:
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
     parts += [f"Note: {note}" for note in (*result.notes, *more)]
+    parts += calls_of(result)
     if result.artifacts:
         parts += ["Changed files:", *_shown([each.name for each in result.artifacts])]
     return "\n".join(parts) or "The code printed nothing."

@@ -88,7 +88,7 @@ class ToolBroker:
         if double := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two host tools have the same name ({', '.join(double)}): rename one")
         for name in names:
-            if not name.isidentifier() or name.startswith("_"):
+            if not all(part.isidentifier() and not part.startswith("_") for part in name.split(".")):
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
 

@@ -7,6 +7,7 @@ evaluated, because a check could take forever: the tool has to check them.
 from __future__ import annotations
 
 import contextvars
+import functools
 import json
 import logging
 import math
@@ -183,6 +184,7 @@ def _drop_unknown_references(schema: dict[str, Any], origin: str) -> None:
         )
 
 
+@functools.cache
 def _bounded(kind: Any) -> Any:
     """The same validator, counting its steps; NaN and infinity are not numbers, because JSON does not have them."""
     known = kind.TYPE_CHECKER

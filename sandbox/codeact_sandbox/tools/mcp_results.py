@@ -1,19 +1,69 @@
-"""Results of MCP servers' tools as answers of host tools."""
+"""Tools of MCP servers as host tools, and their results as answers."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from codeact_sandbox.tools.answers import to_answer
+from codeact_sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
+from codeact_sandbox.tools.payloads import offload
+from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.types.tool import ToolAnswer, ToolImage
 
 _WRAPPED = "result"
 
 
-def result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
+class McpResult(NamedTuple):
+    """The result of a call.
+
+    Args:
+        content: Its parts, objects of the package `mcp`.
+        failed: Whether the tool failed.
+        structured: What it returned, as JSON values, or None.
+    """
+
+    content: Sequence[Any]
+    failed: bool
+    structured: Any
+
+
+def mcp_tool(
+    name: str,
+    description: str,
+    schemas: tuple[Mapping[str, Any], Mapping[str, Any] | None],
+    call: Callable[[Mapping[str, Any]], Awaitable[McpResult]],
+    origin: str,
+) -> SchemaHostTool:
+    """Make a host tool of a server's tool.
+
+    Args:
+        name: Its name, from which its name in Python is made.
+        description: What it does.
+        schemas: Those of its arguments and of its results.
+        call: Calls it on the server, which is called `origin` in errors.
+    """
+    parameters, output = schemas
+    checks = None
+    if output:
+        of_results = f"the results of `{name}` of {origin}"
+        output = plain_schema(output, of_results)
+        checks = ArgumentSchema(output, of_results)
+    result, wrapped = _result_schema(output)
+
+    async def answer(arguments: Mapping[str, Any]) -> ToolAnswer:
+        got = await call(arguments)
+        problems = await checks.problems(got.structured or {}) if checks is not None and not got.failed else []
+        if problems and problems != [TOO_LONG]:
+            raise RuntimeError(f"the MCP server's result does not fit its schema: {problems[0]}")
+        return await offload(True, lambda: _answer_of(got, name, structured=result is not None, wrapped=wrapped))
+
+    return SchemaHostTool(name, description, parameters, answer, origin, result=result)
+
+
+def _result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
     """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one."""
     if not schema:
         return None, False
@@ -23,14 +73,13 @@ def result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] |
     return schema, False
 
 
-def answer_of(result: Any, name: str, *, structured: bool, wrapped: bool) -> ToolAnswer:
-    """Convert the result of a call."""
+def _answer_of(result: McpResult, name: str, *, structured: bool, wrapped: bool) -> ToolAnswer:
     parts = [_part(content) for content in result.content]
-    if result.isError:
+    if result.failed:
         text = "\n".join(part for part in parts if isinstance(part, str)).strip()
         raise RuntimeError(text or "the MCP server reported an error and said nothing of it")
-    if structured and result.structuredContent is not None:
-        value = result.structuredContent
+    if structured and result.structured is not None:
+        value = result.structured
         images = tuple(part for part in parts if isinstance(part, ToolImage))
         return ToolAnswer(value.get(_WRAPPED) if wrapped else value, images)
     texts = to_answer(parts, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 from codeact_sandbox.tools.function import contained
@@ -32,7 +33,7 @@ class SchemaHostTool(StubbedTool):
         origin = f"`{name}` of {origin}"
         python_name = identifier(name)
         parameters = plain_schema(parameters, origin)
-        self._schema = ArgumentSchema(parameters, origin)
+        self._make_schema = partial(ArgumentSchema, parameters, origin)
         texts = TypeTexts(definitions_of(parameters))
         returned, classes = "str", []
         if result is not None:
@@ -43,6 +44,11 @@ class SchemaHostTool(StubbedTool):
         listed = parameters_of(parameters, texts, python_name)
         stub = write_stub(python_name, listed, returned, description, [*texts.classes, *classes])
         super().__init__(stub, origin)
+
+    @cached_property
+    def _schema(self) -> ArgumentSchema:
+        """The schema of the arguments; making it takes a millisecond, so that of a tool that is never called is not made."""
+        return self._make_schema()
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run the tool."""

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from codeact_sandbox.types.errors import SandboxTimeout
 from codeact_sandbox.types.tool import HostToolProtocol
 
 START_TIMEOUT_S = 60.0
@@ -20,6 +21,9 @@ class ToolSource(ABC):
     Args:
         name: What it is, for errors.
     """
+
+    group = ""
+    """The module in which its tools are where another tool has the name of one of them; empty for none."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -47,7 +51,7 @@ class ToolSource(ABC):
         """Start it, unless it is running, and list its tools.
 
         Raises:
-            TimeoutError: It did not answer within 60 s.
+            SandboxTimeout: It did not answer within 60 s.
             ValueError: One of its tools can't be used.
             Exception: What it raised.
         """
@@ -59,7 +63,7 @@ class ToolSource(ABC):
                 self._loop = asyncio.get_running_loop()
                 return await self.list_tools()
         except TimeoutError as error:
-            raise TimeoutError(
+            raise SandboxTimeout(
                 f"The {self.name} did not list its tools within {START_TIMEOUT_S:g} s; see whether its server starts by hand."
             ) from error
 

@@ -8,6 +8,7 @@ SandboxError
 ├── SandboxTimeout           (TimeoutError)       it did not answer by the host's own deadline
 ├── SandboxProtocolError     (RuntimeError)       it sent something that the protocol does not allow
 ├── SandboxNotStarted        (RuntimeError)       it was used before start() or after stop()
+├── Unsupported              (NotImplementedError) no sandbox can do this
 └── SandboxFileError         (OSError)            a file could not be moved in or out
 """
 
@@ -55,6 +56,10 @@ class SandboxProtocolError(SandboxError, RuntimeError):
 
 class SandboxNotStarted(SandboxError, RuntimeError):
     """The sandbox was used before `start()` or after `stop()`."""
+
+
+class Unsupported(SandboxError, NotImplementedError):
+    """No sandbox can do this; the message says why."""
 
 
 class SandboxFileError(SandboxError, OSError):

@@ -32,6 +32,7 @@ class CommonKeywords(LimitKeywords, total=False):
     work_dir: Path | str | None
     bind_dir: Path | str | None
     data: Sequence[Path | str]
+    snapshot: Path | str | None
     functions_source: str | None
     functions_packages: Sequence[str]
     functions_module: str
@@ -62,6 +63,7 @@ class DockerKeywords(CommonKeywords, total=False):
     network: str
     read_only: bool
     seccomp: str
+    runtime: str | None
     packages: Sequence[str]
     docker_host: str | None
     hosts: Sequence[DockerHost | str]

@@ -140,7 +140,16 @@ class SandboxOptions(KeywordModel):
     backend: ClassVar[Literal["docker", "bubblewrap"]]
     """Name of the backend: `docker` or `bubblewrap`."""
     per_run: ClassVar[Set[str]] = {
-        *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages", "write_back", "tool_limits"),
+        *(
+            "timeout",
+            "work_dir",
+            "snapshot",
+            "init_command",
+            "delete_tmp_files",
+            "languages",
+            "write_back",
+            "tool_limits",
+        ),
         *("functions_source", "functions_packages", "functions_module"),
     }
     """Options that do not shape the sandbox itself: they may differ between a pool and those who use its sandboxes."""
@@ -169,6 +178,13 @@ class SandboxOptions(KeywordModel):
             "engine on another machine (docs/data-and-packages.md)."
         ),
     ] = ()
+    snapshot: Annotated[
+        Folder,
+        Field(
+            description="File that `snapshot()` of a sandbox has written: the workspace begins with what is in it. Not together "
+            "with `work_dir` or `bind_dir`. By default none."
+        ),
+    ] = None
     functions_source: Annotated[
         str | None, Field(description="Source of a Python module that the code can import.")
     ] = None
@@ -267,6 +283,12 @@ class SandboxOptions(KeywordModel):
                     )
         return self
 
+    @model_validator(mode="after")
+    def _one_source_of_files(self) -> Self:
+        if self.snapshot is not None and (self.work_dir is not None or self.bind_dir is not None):
+            raise ValueError("snapshot= fills an empty workspace: leave out work_dir= and bind_dir=")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _take_limits_by_name(cls, values: Any) -> Any:
@@ -357,6 +379,13 @@ class DockerOptions(SandboxOptions):
             "for the engine's own, or the path of a profile in Docker's format."
         ),
     ] = "default"
+    runtime: Annotated[
+        str | None,
+        Field(
+            description='OCI runtime of the engine that runs the container, such as "runsc" (gVisor) or "crun" '
+            "(docs/security.md). By default the engine's own, mostly runc."
+        ),
+    ] = None
     packages: Annotated[
         Sequence[str],
         _names("packages"),

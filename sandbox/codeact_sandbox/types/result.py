@@ -104,6 +104,48 @@ class ToolCall:
     error_bases: tuple[str, ...] = field(default=(), compare=False)
 
 
+@dataclass(frozen=True)
+class CommandOutput:
+    """What a command has written so far.
+
+    Args:
+        exit_code: As a shell has it: 127 if the command was not found, 126 if it could not be run, 128 and the signal that ended
+            it, 124 after a timeout. None while it runs.
+        stdout: Its standard output as text; "[... 123 bytes dropped ...]" stands where bytes are missing.
+        stderr: Its standard error in the same way.
+        stdout_bytes: The bytes that were kept of its standard output: its head and its tail.
+        stderr_bytes: The same of its standard error.
+        stdout_dropped: How many bytes were dropped between head and tail.
+        stderr_dropped: The same of its standard error.
+        duration_s: Seconds from its start to its end, or until now.
+    """
+
+    exit_code: int | None
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: bytes = field(default=b"", repr=False)
+    stderr_bytes: bytes = field(default=b"", repr=False)
+    stdout_dropped: int = 0
+    stderr_dropped: int = 0
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class ExecResult(CommandOutput):
+    """What a command did; the fields of `CommandOutput`, and those below.
+
+    Args:
+        timed_out: Whether it was killed because its time was over.
+        artifacts: The files that were made or changed until its end, also by others, and copied to `work_dir`.
+        notes: What else there is to say, such as files that were not copied; sentences.
+    """
+
+    exit_code: int
+    timed_out: bool = False
+    artifacts: tuple[Artifact, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 TIMEOUT_LINE = "\n Timeout"
 """Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
 _OUT_OF_MEMORY = "\n Out of memory: the sandbox's memory limit was reached."

@@ -206,6 +206,7 @@ class TestRefusals:
             ({"network": "bridge"}, "network=: what the code has done there can't be undone"),
             ({"read_only": False}, "read_only=: the code could write to the whole root file system"),
             ({"seccomp": "engine"}, "seccomp=: it is proven for the list of system calls"),
+            ({"runtime": "runsc"}, "runtime=: it is proven for runc and crun only"),
             ({"user": "0:0"}, "user=: root could change files that are not emptied"),
             ({"device_requests": [{"count": 1}]}, "device_requests=: the memory of devices is not emptied"),
         ],

@@ -38,11 +38,14 @@ def make_client(
 ) -> RunnerClient:
     """Make the client of a container that has not been started."""
     name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
+    memory = options.limits.memory_bytes if options.limits.memory is not None else MOST_DEFAULT_MEMORY
     settings = replace(
         settings,
         no_index=settings.no_index if options.network == "none" else None,
-        memory_bytes=options.limits.memory_bytes if options.limits.memory is not None else MOST_DEFAULT_MEMORY,
+        memory_bytes=memory,
         rlimits={"NOFILE": options.limits.nofile},
+        # gVisor's kernel is in the container's control group and dies with it; a process's own limit is reached before, mostly.
+        rlimit_without_cgroup={"AS": memory},
         concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
         lease_s=options.lease,
         own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in (options.extra_volumes or {}).values()),

@@ -137,6 +137,7 @@ def _ask_version(client: docker.APIClient, timeout: float) -> str:
         if not answer.content:
             raise ConnectionResetError("it answers nothing")
         version = str(answer.headers["Api-Version"])
+        vars(client)["is_podman"] = "Libpod-Api-Version" in answer.headers
     if docker.utils.version_lt(version, MINIMUM_API_VERSION):
         raise OldApiError(f"it has version {version} of Docker's API, and at least {MINIMUM_API_VERSION} is needed")
     return version
@@ -154,6 +155,11 @@ def check_socket(client: docker.APIClient) -> None:
 def is_local(client: docker.APIClient) -> bool:
     """Return whether a client reaches its engine through a socket of this machine, so that both have the same files."""
     return client.base_url == "http+docker://localhost"
+
+
+def is_podman(client: docker.APIClient) -> bool:
+    """Return whether a connected client's engine is Podman."""
+    return bool(vars(client)["is_podman"])
 
 
 def memory_of(client: docker.APIClient, engine: str) -> int | None:

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import re
 import threading
 import time
 import uuid
@@ -21,6 +23,7 @@ from codeact_sandbox.backends.docker.engine import (
     classify,
     connect,
     is_local,
+    is_podman,
     memory_of,
 )
 from codeact_sandbox.backends.docker.image_requests import Progress, find_image, labels_of
@@ -28,7 +31,7 @@ from codeact_sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from codeact_sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from codeact_sandbox.backends.docker.placement import placement
 from codeact_sandbox.backends.docker.stream import DockerStream
-from codeact_sandbox.backends.seccomp import docker_profile
+from codeact_sandbox.backends.seccomp import docker_profile, profile_path
 from codeact_sandbox.files.data import data_sources
 from codeact_sandbox.host.waiting import Completion
 from codeact_sandbox.types.docker_hosts import DockerHost, EngineAddress, name_of
@@ -238,6 +241,10 @@ class DockerLauncher:
         else:
             size = parse_size(limits.workspace)
             tmpfs[WORKSPACE] = f"rw,exec,nosuid,nodev,{owner}size={size},nr_inodes={limits.files},mode=0755"
+        if self._client is not None and is_podman(self._client):
+            _warn_of_podman()
+            tmpfs = {path: _for_podman(mounted) for path, mounted in tmpfs.items()}
+            seccomp = [f"seccomp={profile_path(options.seccomp)}"] if seccomp else []
         return {
             "auto_remove": options.auto_remove,
             "binds": binds,
@@ -253,6 +260,7 @@ class DockerLauncher:
             "network_mode": options.network,
             "pids_limit": limits.pids,
             "read_only": options.read_only,
+            "runtime": options.runtime,
             "security_opt": ["no-new-privileges:true", *seccomp],
             # Version 1 of control groups does not count the buffers of connections, and runc can't set their limit.
             "sysctls": None if options.network.partition(":")[0] in ("host", "container") else SMALL_BUFFERS,
@@ -341,6 +349,20 @@ class DockerLauncher:
             client.close()
 
 
+@functools.cache
+def _warn_of_podman() -> None:
+    logger.warning(
+        "Podman does not limit how many files a sandbox has; rootless with version 1 of control groups it limits neither memory, "
+        "processes nor processor time"
+    )
+
+
+def _for_podman(mount: str) -> str:
+    """Return the options of a file system in memory without those that Podman does not know."""
+    known = [option for option in mount.split(",") if not option.startswith(("uid=", "gid=", "nr_inodes=", "mode="))]
+    return ",".join([*known, "mode=1777"])
+
+
 def _explain(error: Any, options: DockerOptions, name: str) -> SandboxStartError:
     """Convert the engine's error to one that says what to do."""
     text = str(getattr(error, "explanation", None) or error)
@@ -359,11 +381,20 @@ def _explain(error: Any, options: DockerOptions, name: str) -> SandboxStartError
         )
     if options.seccomp != "engine" and ("seccomp" in text.lower() or "file name too long" in text):
         return SandboxStartError(
-            "the engine can't apply the sandbox's seccomp profile, so nothing was started (Podman may take it for a path). "
+            "the engine can't apply the sandbox's seccomp profile, so nothing was started (Podman reads it from "
+            f"{profile_path(options.seccomp)}, on its machine). "
             f'With seccomp="engine" the sandbox has the engine\'s own profile instead. The engine said: {text[-500:]}'
         )
     if options.device_requests and ("device driver" in text or "nvidia" in text.lower()):
         return SandboxStartError(
             f"the Docker engine can't serve device_requests (are the GPU's drivers installed?): {text}"
         )
-    return SandboxStartError(f"the Docker engine refused to start the sandbox: {text}")
+    problem = f"the Docker engine refused to start the sandbox: {text}"
+    if options.runtime is not None and re.search(
+        r"(?i)unknown (or invalid )?runtime|runtime .* is not available", text
+    ):
+        problem = (
+            f'the Docker engine has no runtime {options.runtime!r}: install it on the engine\'s machine, add it to "runtimes" '
+            "in /etc/docker/daemon.json there, and reload it (`systemctl reload docker`). `codeact doctor` lists what it has"
+        )
+    return SandboxStartError(problem)

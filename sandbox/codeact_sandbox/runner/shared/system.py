@@ -27,6 +27,15 @@ def prctl(option, value):
         raise OSError(ctypes.get_errno(), "prctl(%d) failed" % option)
 
 
+def become_subreaper():
+    """Become the parent of orphaned descendants; return whether the kernel can do that: otherwise they become PID 1's."""
+    try:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    except OSError:
+        return False
+    return True
+
+
 def set_limits(limits):
     """Set resource limits for this process and all that it will start; they can't be raised again."""
     for name, value in limits.items():
@@ -218,6 +227,13 @@ def send_signal(pid, number):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
+
+
+def is_pending(pid, number):
+    """Return whether a process has not been given a signal yet that was sent to it."""
+    lines = (read_small("/proc/%d/status" % pid) or b"").splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def kill_trees(find_roots, keep=(), seconds=2.0):

@@ -25,6 +25,7 @@ KEEP_ALIVE = b"L"
 RESET = b"Z"
 TOOL_ANSWER = b"T"  # also supervisor to block
 CHANNEL = b"N"  # both ways
+JOB = b"J"  # both ways
 # Supervisor to host:
 HELLO = b"H"
 STDOUT = b"O"
@@ -75,6 +76,7 @@ MAX_LINE = 80 * 1024
 MAX_CHUNKS_AT_ONCE = 64
 FDS_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 CREDENTIALS = struct.Struct("iII")
+ENDED = 0  # gVisor's number of a sender that has ended
 # No larger: without space for descriptors the kernel drops those that user code sends.
 CREDENTIALS_SPACE = socket.CMSG_LEN(CREDENTIALS.size)
 READ_SIZE = 64 * 1024  # what a pipe holds; larger buffers would be mapped and unmapped for each frame

@@ -6,20 +6,18 @@ import signal
 import time
 
 from ..shared import packages, system, wire
-from . import block_report, cpu_time, display_relay, ipc, output_capture, tool_relay
+from . import block_report, cpu_time, display_relay, files, ipc, output_capture, tool_relay
 
 KILL_CHECK_S = 2.0
 MAX_RETRIES = 3
-# How long a Python block may write what it has buffered when its time is over.
+# How long a Python block may write what it has buffered when its time is over, once it has got the signal for it; and how many
+# times as long that may take, on a busy machine.
 FLUSH_S = 0.01
+MAX_FLUSH_WAITS = 10
 # If the zygote has not reported the worker's process after this time, it never will.
 FORK_TIMEOUT_S = 1.0
 RESUME_INTERVAL_S = 1.0
 MIN_CPU_CHECK_S = 0.1
-TOO_MANY_FILES = (
-    "There are too many files in the workspace, or folders in folders: not all that were made or changed have been looked at "
-    "and copied to the host."
-)
 NOT_SAVED = "There was no room in the workspace to save the code as %s; it was run from memory."
 NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
 IPC_REMOVED = "To make room, System V queues and semaphores were removed, and shared memory that no process used."
@@ -73,14 +71,7 @@ class Block:
 
     def send_request(self, state_file=None):
         """Send the request to the worker, with the pipes for its output, and start the timers."""
-        config = self.supervisor.config
-        kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
-        self.captures = [
-            output_capture.OutputCapture(
-                config["output_limit"], functools.partial(self.supervisor.send, kind, self.ident, None)
-            )
-            for kind in kinds
-        ]
+        self.captures = self.open_captures()
         fds = [self.captures[0].write_fd, self.captures[-1].write_fd]
         if self.request["tools"] and self.request["command"] is None:
             self.relay = tool_relay.ToolRelay(self.supervisor, self.ident, self.worker)
@@ -105,6 +96,17 @@ class Block:
         if self.worker.status is not None:
             self.on_worker_exit()
 
+    def open_captures(self):
+        """Open the pipes for its output."""
+        config = self.supervisor.config
+        kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
+        return [
+            output_capture.OutputCapture(
+                config["output_limit"], functools.partial(self.supervisor.send, kind, self.ident, None)
+            )
+            for kind in kinds
+        ]
+
     def retry(self):
         """Start again if the worker was killed before it had read the request; return False if it may have read it."""
         may_have_begun = self.has_begun or not self.worker.connection.undelivered
@@ -126,7 +128,8 @@ class Block:
     # Timers
 
     def _start_timers(self):
-        self.deadline_timer = self.supervisor.loop.call_later(self.request["timeout"], lambda: self.stop("timeout"))
+        if self.request["timeout"] is not None:
+            self.deadline_timer = self.supervisor.loop.call_later(self.request["timeout"], lambda: self.stop("timeout"))
         self._resume_zygote()
         if self.request["cpu_seconds"]:
             self._check_cpu_time()
@@ -163,7 +166,17 @@ class Block:
         self.overdue = why
         self.supervisor.loop.cancel(self.deadline_timer)
         system.send_signal(self.worker.pid, system.FLUSH_SIGNAL)
-        self.deadline_timer = self.supervisor.loop.call_later(FLUSH_S, lambda: self.kill(why))
+        self._await_flush(why, MAX_FLUSH_WAITS)
+
+    def _await_flush(self, why, waits_left, was_pending=False):
+        def check():
+            is_pending = waits_left > 0 and system.is_pending(self.worker.pid, system.FLUSH_SIGNAL)
+            if is_pending or was_pending:
+                self._await_flush(why, waits_left - 1, is_pending)
+            else:
+                self.kill(why)
+
+        self.deadline_timer = self.supervisor.loop.call_later(FLUSH_S, check)
 
     # From the worker
 
@@ -291,6 +304,10 @@ class Block:
         self.supervisor.send(wire.BLOCK_RESULT, self.ident, message, contents)
         self.supervisor.flush()
         self.on_result_sent()
+        self.leave()
+
+    def leave(self):
+        """Let others take its place."""
         self.scheduler.finished(self)
         if self.supervisor.session is not None:
             # Also after a shell: it may have begun before the last Python block's successor was prepared.
@@ -315,7 +332,7 @@ class Block:
         message["files"], contents, incomplete = self.supervisor.files.changed()
         if incomplete:
             message["files_cut"] = True
-            self.notes.append(TOO_MANY_FILES)
+            self.notes.append(files.TOO_MANY_FILES)
         return contents
 
     def _delete_code(self):

@@ -7,6 +7,7 @@ import os
 import stat
 import time
 
+from ..shared import folders
 from . import replay_files
 
 CHUNK = 256 * 1024
@@ -21,7 +22,10 @@ MAX_DEPTH = 32
 LIST_LIMIT = 1024 * 1024
 MAX_UPLOADS = 64
 UPLOAD_PREFIX = ".codeact-part-"
-DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+TOO_MANY_FILES = (
+    "There are too many files in the workspace, or folders in folders: not all that were made or changed have been looked at "
+    "and copied to the host."
+)
 NOT_REGULAR = "not a regular file"
 
 
@@ -39,6 +43,9 @@ class Files:
             op = request["op"]
             if op == "read":
                 return self._read(request)
+            if op == "changed":
+                entries, contents, incomplete = self.changed()
+                return {"files": entries, "notes": [TOO_MANY_FILES] if incomplete else []}, contents
             if op == "write":
                 answer = self._write(ident, request, data)
             elif op == "list":
@@ -119,7 +126,8 @@ class Files:
             try:
                 if create:
                     _make_folder(part, fd)
-                below = os.open(part, DIRECTORY, dir_fd=fd)
+                # Not for reading: gVisor would follow a link.
+                below = os.open(part, folders.PATH_ONLY, dir_fd=fd)
             finally:
                 os.close(fd)
             fd = below

@@ -18,6 +18,8 @@ COLLECT_S = 0.002
 # A pipe with at least this much is read on at once.
 FEW_BYTES = 4096
 MAX_DRAINED_PIPES = 64
+# What `read` returns if there is no room for output: it is to be called again after `OutputReader.resume`.
+PAUSED = -1
 F_SETPIPE_SZ = 1031  # has no name before Python 3.10
 
 
@@ -36,7 +38,7 @@ class OutputCapture:
         self._buffer = None
         self.dropped = 0
         self.done = False
-        self.at_end = False
+        self.at_end = self.paused = False
         # The timer until it is read again.
         self.timer = None
 
@@ -66,11 +68,15 @@ class OutputCapture:
     def _read_large(self):
         return self._buffer[: os.readv(self.fd, [self._buffer])]
 
+    def waiting(self):
+        """Return how many bytes are in the pipe."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self.fd, termios.FIONREAD, count)
+        return count[0]
+
     def drain(self):
         """Read what is in the pipe now and no more: a process may go on writing for ever."""
-        waiting = array.array("i", [0])
-        fcntl.ioctl(self.fd, termios.FIONREAD, waiting)
-        left = waiting[0]
+        left = self.waiting()
         while left > 0:
             try:
                 data = os.read(self.fd, min(left, READ_SIZE))
@@ -90,6 +96,12 @@ class OutputCapture:
         for start in range(0, len(tail), wire.MAX_PAYLOAD):
             self._emit(tail[start : start + wire.MAX_PAYLOAD])
         return self.dropped, len(tail)
+
+    def so_far(self):
+        """Return the tail until now, and the number of bytes dropped before it."""
+        self.drain()
+        self._cut()
+        return bytes(self._tail), self.dropped
 
     def keep(self, data):
         """Add bytes to the output."""
@@ -130,7 +142,10 @@ class OutputReader:
 
     def _read(self, capture):
         count = capture.read()
-        if count == 0:
+        if count == PAUSED:
+            self._loop.selector.unregister(capture.fd)
+            capture.paused = True
+        elif count == 0:
             self._loop.selector.unregister(capture.fd)
             capture.at_end = True
             if capture.done:
@@ -140,9 +155,16 @@ class OutputReader:
             self._loop.selector.unregister(capture.fd)
             self.start(capture)
 
+    def resume(self, capture):
+        """Go on reading a pipe after a pause."""
+        if capture.paused:
+            capture.paused = False
+            self._watch(capture)
+
     def stop(self, capture, drain):
         """Stop reading a pipe: close it, or (`drain`) read and drop what is still written to it."""
         if drain and not capture.at_end:
+            self.resume(capture)
             self._drained.append(capture)
             if len(self._drained) > MAX_DRAINED_PIPES:
                 self._close(self._drained.popleft())
@@ -157,6 +179,7 @@ class OutputReader:
     def _close(self, capture):
         if capture.timer is not None:
             self._loop.cancel(capture.timer)
-        elif not capture.at_end:
+        elif not (capture.at_end or capture.paused):
             self._loop.selector.unregister(capture.fd)
+        capture.paused = False
         os.close(capture.fd)

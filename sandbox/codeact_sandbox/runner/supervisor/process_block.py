@@ -42,8 +42,16 @@ class ProcessBlock(block.Block):
     state_file = None
 
     def start(self):
-        session = self.supervisor.session
         self.worker = self.scheduler.take_worker(self.request)
+        self.set_environment()
+        if self.request["keep_state"] and self.state_file is None:
+            # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
+            self.state_file = os.memfd_create("state")
+        self.send_request(self.state_file)
+
+    def set_environment(self):
+        """Complete the request with the directory and the variables."""
+        session = self.supervisor.session
         if session is not None:
             self.request.update(session.environment.for_shell(self.request["cwd"]))
         else:
@@ -53,10 +61,6 @@ class ProcessBlock(block.Block):
             else:
                 own = packages.own_variables(self.worker.home, self.code, self.supervisor.config)
                 self.request["environment"].update(own)
-        if self.request["keep_state"] and self.state_file is None:
-            # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
-            self.state_file = os.memfd_create("state")
-        self.send_request(self.state_file)
 
     def on_frame(self, kind, ident, message):
         super().on_frame(kind, ident, message)

@@ -106,7 +106,7 @@ class ProcessConnection:
         sock = self._sock
         try:
             data, sender = wire.receive(sock)
-            if data and sender != self._pid:
+            if data and sender not in (self._pid, wire.ENDED):
                 return True
             frames = self._parser.feed(data) if data else None
         except BlockingIOError:

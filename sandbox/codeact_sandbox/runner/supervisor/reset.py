@@ -45,6 +45,7 @@ class Reset:
             return problem
         if supervisor.session is not None:
             supervisor.session.drop_checkpoints()
+        supervisor.jobs.abandon()
         workers = supervisor.workers
         if not (
             yield from self._wait(lambda: workers.kill_all(min(KILL_S, self._until - time.monotonic())), self._until)

@@ -49,9 +49,13 @@ class Scheduler:
         if self._config.get("own_shm"):
             self._preloaded_files = set(os.listdir(ipc.POSIX_MEMORY))
 
+    def note_request(self):
+        """Find out whether requests come without a pause."""
+        self._back_to_back = time.monotonic() - self._last_end < BACK_TO_BACK_S
+
     def submit(self, block):
         """Run a block as soon as possible."""
-        self._back_to_back = time.monotonic() - self._last_end < BACK_TO_BACK_S
+        self.note_request()
         self._queue.append(block)
         self.start_next()
 
@@ -72,7 +76,7 @@ class Scheduler:
 
     def _start(self, block):
         self.running[block.ident] = block
-        if len(self.running) > 1:
+        if len(self.running) > 1 or self.supervisor.jobs.running:
             for each in self.running.values():
                 each.alone = False
         if self._in_session:
@@ -87,7 +91,7 @@ class Scheduler:
 
     def _may_join(self, block):
         """Return whether a block may run beside the others: without Landlock, code could call host tools in another's name."""
-        return bool(self._config["landlock"] or not self.running) or not any(
+        return bool(self._config["landlock"] or not (self.running or self.supervisor.jobs.running)) or not any(
             each.request["tools"] for each in (block, *self.running.values())
         )
 
@@ -97,10 +101,16 @@ class Scheduler:
         if task is self.session_task:
             self.session_task = None
         self._last_end = time.monotonic()
-        self._clean_up()
+        self.clean_up()
         self.start_next()
         if not self.running:
             self.prepare(self.fork_next_worker)
+
+    def job_ended(self):
+        """Clean up after a job, and prepare the next one."""
+        self._last_end = time.monotonic()
+        self.clean_up()
+        self.prepare(self.fork_next_worker)
 
     def prepare(self, call):
         """Prepare the next block: in a moment, unless it has begun by then; at once if blocks come without a pause."""
@@ -109,7 +119,7 @@ class Scheduler:
         else:
             self.supervisor.loop.call_later(RESULT_DELAY_S, lambda: self.running or call())
 
-    def _clean_up(self):
+    def clean_up(self):
         """Remove what blocks of process mode have left in memory, and undo what keeps the next block from being saved."""
         for folder in (self._config["workspace"], "/tmp", packages.FOLDER, ipc.POSIX_MEMORY, ipc.POSIX_QUEUES):
             try:
@@ -118,15 +128,15 @@ class Scheduler:
                     os.chmod(folder, mode | stat.S_IRWXU)
             except OSError:
                 pass  # it belongs to another user
-        if not self._in_session and not self.running:
-            # The kernel does not record which block has created a semaphore, so all are removed when no block runs.
+        if not (self._in_session or self.running or self.supervisor.jobs.running):
+            # The kernel does not record which block has created a semaphore, so all are removed when nothing runs.
             ipc.remove_all()
             if self._config.get("own_shm"):
                 ipc.remove_files(self._preloaded_files)
 
     def cancel(self, ident):
-        """Kill a block, or take it out of the queue."""
-        block = self.running.get(ident)
+        """Kill a block or a job, or take a block out of the queue."""
+        block = self.running.get(ident) or self.supervisor.jobs.running.get(ident)
         if block is not None:
             block.stop("cancel")
             return

@@ -14,6 +14,7 @@ from . import (
     files,
     fresh_state,
     home_folders,
+    job,
     output_capture,
     process_block,
     proxy,
@@ -58,6 +59,7 @@ class Supervisor:
         self.workers = worker_processes.WorkerProcesses(
             self.loop.selector, config, self._on_zygote_ready, self.fatal, self.homes
         )
+        self.jobs = job.Jobs(self)
         self.scheduler = scheduler.Scheduler(self)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
@@ -124,12 +126,15 @@ class Supervisor:
             self._answer_call(ident, payload)
             return
         message, data = wire.unpack(payload)
-        if self._resetting and kind not in (wire.KILL_BLOCK, wire.CHANNEL, wire.KEEP_ALIVE):
+        late = kind == wire.JOB and message.get("op") != "start"
+        if self._resetting and not late and kind not in (wire.KILL_BLOCK, wire.CHANNEL, wire.KEEP_ALIVE):
             raise wire.ProtocolError("a request during a reset")
         if kind == wire.RUN_BLOCK:
             self._run_block(ident, message, data)
         elif kind == wire.KILL_BLOCK:
             self.scheduler.cancel(ident)
+        elif kind == wire.JOB:
+            self.jobs.handle(ident, message, data)
         elif kind == wire.FILE_REQUEST:
             answer, content = self.files.handle(ident, message, data)
             self.send(wire.ANSWER, ident, answer, content)
@@ -185,7 +190,8 @@ class Supervisor:
         self.send(wire.ANSWER, ident, {"problem": problem})
 
     def forget_blocks(self):
-        """Forget everything of the blocks so far, whose processes have ended."""
+        """Forget everything of the blocks and jobs so far, whose processes have ended."""
+        self.jobs.forget()
         self.loop.drop_timers()
         if self.config.get("lease_s"):
             self._check_lease()
@@ -225,8 +231,11 @@ class Supervisor:
                 self.loop.selector.register(1, selectors.EVENT_WRITE, lambda _: None)
             else:
                 self.loop.selector.unregister(1)
-        if self.proxy is not None and not writing:
-            self.proxy.resume()
+        if not writing:
+            if self.jobs.stalled:
+                self.jobs.resume()
+            if self.proxy is not None:
+                self.proxy.resume()
 
     def fatal(self, text):
         """Send the host the reason, and exit."""
@@ -282,6 +291,8 @@ def main(configuration, path):
         system.set_limits(config.get("rlimit_without_cgroup", {}))
     config["memory_bytes"] = min(filter(None, (config.get("memory_bytes"), system.memory_limit())), default=None)
     config["landlock"] = landlock.version()
+    if not system.become_subreaper():
+        config["concurrency"] = 1  # an orphan could belong to any of several blocks
     packages.prepare_folder(config)
     if config.get("no_index"):
         packages.refuse(config["no_index"])

@@ -64,7 +64,7 @@ class ToolRelay:
     def _read(self):
         try:
             data, sender = wire.receive(self._sock)
-            if data and sender != self._worker.pid:
+            if data and sender not in (self._worker.pid, wire.ENDED):
                 return
             self._frames.extend(self._parser.feed(data))
         except BlockingIOError:

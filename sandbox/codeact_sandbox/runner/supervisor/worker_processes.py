@@ -210,6 +210,10 @@ class WorkerProcesses:
         self.collect()
         return not (self._requested or self._by_pid or set(system.list_pids()) - spared)
 
+    def has_tools(self):
+        """Return whether workers know host tools."""
+        return bool(self._config.get("tools") or self._added_tools)
+
     def has_forked(self):
         """Return whether the zygote has answered all requests for workers."""
         return not self._requested

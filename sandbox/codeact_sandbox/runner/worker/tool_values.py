@@ -61,10 +61,21 @@ def _define(name, data):
             return result(await _call_async(name, stub.arguments(args, kwargs, files)))  # noqa: F821
 
     for each, title in ((function, name), (awaitable, name + ".aio")):
-        each.__name__, each.__qualname__, each.__doc__ = name, title, data["doc"] or None
+        each.__name__, each.__qualname__, each.__doc__ = name.rpartition(".")[2], title, data["doc"] or None
         each.__signature__, each.__annotations__ = stub.signature, dict(stub.annotations)
     function.aio = awaitable
-    globals()[name] = function
+    group, _, own = name.rpartition(".")
+    if group:
+        setattr(globals().setdefault(group, _Group(group)), own, function)
+    else:
+        globals()[name] = function
+
+
+class _Group(_types.ModuleType):
+    """Functions of one source, whose names another source has, too."""
+
+    def __repr__(self):
+        return "<host tools %s>" % self.__name__
 
 
 class _Stub:

@@ -2,16 +2,17 @@
 
 import _socket
 import atexit
+import errno
 import fcntl
 import os
 import signal
 import site
 import sys
 import threading
-from select import POLLHUP, POLLIN, poll
+from select import POLLIN, poll
 
 from ..shared import packages, system, wire
-from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, tools
+from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, tools, trees
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -45,7 +46,7 @@ class Worker:
         self._use_socket(Socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
         if self.script is not None:
             self.domains.enter(home, all_folders=installs)
-            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            system.become_subreaper()
             if not self._wait(IDLE_MS):
                 self.script.warm_up()
         while True:
@@ -113,23 +114,43 @@ class Worker:
         self._reconnect()
 
     def _run_command(self, ident, request, data, fds):
-        """Become the command of a shell block, or of another language."""
+        """Become the command of a shell block, of another language, or of a job."""
         if self.script is None:
-            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            system.become_subreaper()
             self.domains.enter()
         stdio.redirect(*fds[:2])
-        interpreter.enter_environment(request)
         command, path = request["command"], request["path"]
-        if path is None or not self._save_code(ident, path, data):
-            path = code_file.in_memory(data)
-        if len(fds) > 2:
-            self._move_fd(fds[2], request["state_fd"])
+        if request.get("is_job"):
+            self._enter_job(ident, request, fds[2:])
+        else:
+            interpreter.enter_environment(request)
+            if path is None or not self._save_code(ident, path, data):
+                path = code_file.in_memory(data)
+            if len(fds) > 2:
+                self._move_fd(fds[2], request["state_fd"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
+        if request.get("is_job") and command == [trees.COMMAND]:
+            status, problem = trees.serve(open(0, "rb"), open(1, "wb"))
+            os.write(2, problem)
+            os._exit(status)
         try:
             os.execvp(command[0], [path if part == "{file}" else part for part in command])
         except OSError as error:
             self._end_without_command(ident, command[0], error)
+
+    def _enter_job(self, ident, request, stdin):
+        """Take the input, the directory and the variables of a job; unlike that of a block, its directory must exist."""
+        for fd in stdin:
+            os.dup2(fd, 0)
+            os.close(fd)
+        interpreter.set_variables(request)
+        try:
+            os.chdir(request["cwd"])
+        except OSError as error:
+            message = {"type": errno.errorcode.get(error.errno, "EIO"), "message": error.strerror, "line": None}
+            self._report(ident, execution.Outcome(1, error=message))
+            os._exit(1)
 
     def _open_streams(self, request, fds):
         stdio.redirect(*fds[:2])
@@ -276,7 +297,7 @@ class Worker:
             self.sock.shutdown(_socket.SHUT_WR)
         except OSError:
             pass  # the supervisor has closed it already
-        self._wait(None, POLLHUP)
+        self._wait_for_close()
         self.reserve.release()
         self.sock.close()
         for _ in range(MAX_CONNECTS):
@@ -291,10 +312,21 @@ class Worker:
             return
         os._exit(CONNECTION_LOST)
 
-    def _wait(self, milliseconds=None, event=POLLIN):
-        """Wait for a request or another event, and return whether it has come; drop exceptions of signal handlers."""
+    def _wait_for_close(self):
+        # gVisor does not wake a process that waits for POLLHUP alone.
+        while self._wait():
+            try:
+                if not self.sock.recv(wire.READ_SIZE):
+                    return
+            except OSError:
+                return  # reset
+            except BaseException:
+                continue  # an exception of a signal handler
+
+    def _wait(self, milliseconds=None):
+        """Wait for a request, and return whether it has come; drop exceptions of signal handlers."""
         waiting = poll()
-        waiting.register(self.sock.fileno(), event)
+        waiting.register(self.sock.fileno(), POLLIN)
         while not self.reader.frames:
             try:
                 return bool(waiting.poll(milliseconds))

@@ -1,0 +1,345 @@
+"""Commands in a sandbox, beside its blocks: `exec` and jobs, as methods of `ManagedSandbox`."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import inspect
+import signal as signals
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from codeact_sandbox.files import sync
+from codeact_sandbox.host.chunks import Stream
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.processes import Command, Kept, Process
+from codeact_sandbox.host.protocol import decoded
+from codeact_sandbox.host.waiting import in_thread, wait_for
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError, Unsupported
+from codeact_sandbox.types.limits import parse_seconds, parse_timeout
+from codeact_sandbox.types.options import SandboxOptions
+from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult
+from codeact_sandbox.work_folder import WorkFolder
+
+MAX_ENDED_JOBS = 32
+"""Jobs that have ended and whose output is kept."""
+Words = Sequence[str] | str
+Input = bytes | str | Iterable[bytes] | AsyncIterable[bytes]
+OnOutput = Callable[[Stream, bytes], Any]
+
+
+class HasCommands(Protocol):
+    """What commands need of a `ManagedSandbox`."""
+
+    options: SandboxOptions
+    timeout: float
+    replaying_now: bool
+    _folder: WorkFolder
+    jobs_started: list[Job]
+
+    async def ready(self) -> RunnerClient:
+        """Return the running sandbox, or a new one if it has ended."""
+
+
+async def run_command(
+    sandbox: HasCommands,
+    command: Words,
+    *,
+    stdin: Input | None = None,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    on_output: OnOutput | None = None,
+    user: str | None = None,
+) -> ExecResult:
+    """Run a command beside the blocks, and wait for its end; the sandbox is started if it is not running.
+
+    Args:
+        sandbox: The sandbox.
+        command: Program and arguments, or a line for `/bin/sh -c`.
+        stdin: What it reads: bytes, text, or pieces of bytes. Default: nothing.
+        cwd: Its directory: absolute, or relative to the workspace. Default: the workspace.
+        env: Variables besides the sandbox's own.
+        timeout: Wall-clock seconds after which it is killed. Default: the sandbox's `timeout`.
+        on_output: Called with "stdout" or "stderr" and bytes, as they come; the command waits for it. It gets all of the
+            output, while the result has head and tail (`limits.output`). It may be async.
+        user: None; there is no other user than the sandbox's.
+
+    Returns:
+        What it did. After a timeout the exit code is 124. A program that is not found is the exit code 127.
+
+    Raises:
+        ValueError: An argument is invalid.
+        Unsupported: A `user` was given.
+        SandboxFileError: `cwd` is not a directory there.
+        SandboxError: Something around the command broke, or 64 commands run already.
+        asyncio.CancelledError: The task was cancelled; the command is dead by then. The exception's `result` has its output.
+    """
+    return await run_checked(sandbox, _checked(command, cwd, env, user), stdin, on_output, timeout)
+
+
+async def run_checked(
+    sandbox: HasCommands,
+    given: dict[str, Any],
+    stdin: Input | None,
+    on_output: OnOutput | None,
+    timeout: float | None,
+    *,
+    changes_files: bool = True,
+) -> ExecResult:
+    """Run a command whose words, directory and variables have been checked; files are copied to the host if it changes some."""
+    limit = parse_timeout(timeout) if timeout is not None else sandbox.timeout
+    given = {**given, "stdin": stdin is not None, "stream": on_output is not None, "timeout": limit}
+    client = await _prepared(sandbox)
+    process = client.processes.open(Command(**given, cpu_seconds=sandbox.options.limits.cpu_seconds))
+    try:
+        until = time.monotonic() + limit + client.processes.grace_s
+        if stdin is None:
+            await _follow(process, on_output, until)
+        else:
+            await _feed_and_follow(process, stdin, on_output, until)
+    except BaseException as error:
+        await process.kill()
+        if isinstance(error, asyncio.CancelledError):
+            with contextlib.suppress(SandboxError):
+                error.result = _result(process, (), ())  # type: ignore[attr-defined]
+        raise
+    if changes_files:
+        return await _finished(sandbox, client, process)
+    return _result(process, (), ())
+
+
+async def start_job(
+    sandbox: HasCommands,
+    command: Words,
+    *,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bool = False,
+) -> Job:
+    """Start a command in the background: see `AsyncSandbox.start`."""
+    given = _checked(command, cwd, env, None)
+    client = await _prepared(sandbox)
+    cpu_seconds = sandbox.options.limits.cpu_seconds
+    process = client.processes.open(Command(**given, stdin=stdin, stream=False, cpu_seconds=cpu_seconds))
+    try:
+        await process.started()
+    except asyncio.CancelledError:
+        await process.kill()
+        raise
+    job = Job(sandbox, client, process)
+    jobs = sandbox.jobs_started
+    jobs.append(job)
+    for ended in [each for each in jobs if each.exit_code is not None][:-MAX_ENDED_JOBS]:
+        jobs.remove(ended)
+    return job
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A command in the background, which the sandbox owns: it outlives blocks, their timeouts and restored checkpoints.
+
+    It ends with its first process, when it is killed, or with the sandbox.
+    """
+
+    _sandbox: HasCommands
+    _client: RunnerClient
+    _process: Process
+
+    @property
+    def id(self) -> int:
+        """Its number in the sandbox."""
+        return self._process.ident
+
+    @property
+    def command(self) -> Words:
+        """The command."""
+        return self._process.command.words
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None while it runs.
+
+        Raises:
+            SandboxDied: The sandbox has ended before it.
+        """
+        return self._process.end().exit_code if self._process.reply.done() else None
+
+    async def wait(self, timeout: float | None = None) -> ExecResult:
+        """Wait for its end.
+
+        Args:
+            timeout: Seconds to wait at most; the job goes on. Default: no limit.
+
+        Raises:
+            SandboxTimeout: It has not ended by then.
+            SandboxDied: The sandbox has ended, or was stopped.
+        """
+        if timeout is None:
+            await self._process.wait()
+        else:
+            late = f"the job {self.id} still runs after {timeout:g} s"
+            await wait_for(self._process.reply, parse_seconds("timeout", timeout), late)
+        return await _finished(self._sandbox, self._client, self._process)
+
+    async def output(self) -> CommandOutput:
+        """Return its output so far; its head and tail, if it is more than `limits.output`."""
+        ended = self._process.reply.done()
+        kept = self._process.whole() if ended else await self._process.output()
+        exit_code = self.exit_code
+        duration = time.monotonic() - self._process.began if exit_code is None else self._process.end().duration_s
+        return CommandOutput(exit_code, duration_s=duration, **_streams(*kept))
+
+    async def signal(self, number: int) -> None:
+        """Send its processes a signal: its process group; `SIGKILL` is `kill`. Nothing happens if it has ended."""
+        if number not in set(signals.Signals):
+            raise ValueError(f"{number!r} is not a signal: use signal.SIGTERM, for example")
+        if number == signals.SIGKILL:
+            await self.kill()
+        elif self.exit_code is None:
+            self._process.signal(number)
+
+    async def kill(self) -> None:
+        """Kill it with everything that it has started, and wait for its end."""
+        await self._process.kill()
+
+    async def write(self, data: bytes | str) -> None:
+        """Write to its standard input (`stdin=True`), as fast as it reads.
+
+        Raises:
+            SandboxFileError: It has no standard input, has closed it, or has ended.
+        """
+        await self._process.write(data.encode() if isinstance(data, str) else data)
+
+    async def close_stdin(self) -> None:
+        """Close its standard input, after what was written."""
+        await self._process.close_stdin()
+
+
+def _checked(command: Words, cwd: str | None, env: Mapping[str, str] | None, user: str | None) -> dict[str, Any]:
+    """Check the arguments of a command."""
+    if user is not None:
+        raise Unsupported("a sandbox has no capabilities to change the user: leave user=None")
+    words = [command] if isinstance(command, str) else list(command)
+    texts = [*words, *([cwd] if cwd is not None else ()), *(env or {}), *(env or {}).values()]
+    if not words or not all(isinstance(text, str) for text in texts):
+        raise ValueError("a command is a string, or a list of at least one string; cwd and env are strings, too")
+    if not words[0] or any("\0" in text for text in texts):
+        raise ValueError("a command must not be empty, and neither it nor cwd and env may contain a NUL character")
+    if any(not name or "=" in name for name in env or {}):
+        raise ValueError("the name of a variable (env) must not be empty or contain '='")
+    return {"words": command if isinstance(command, str) else words, "cwd": cwd, "env": dict(env or {})}
+
+
+async def _prepared(sandbox: HasCommands) -> RunnerClient:
+    """Return the running sandbox, with what has changed on the host."""
+    client = await sandbox.ready()
+    if sandbox.replaying_now:
+        raise SandboxError("the session is being rebuilt: run the command when that is done")
+    if client.gateway is not None:
+        client.gateway.begin_block(shut=False)
+    workspace = sandbox._folder.workspace
+    if workspace is not None and (client.blocks.undelivered or not workspace.unchanged(most=sync.QUICK_STATS)):
+        await sync.push_changes(workspace, client, sandbox.options.limits)
+    return client
+
+
+async def _follow(process: Process, on_output: OnOutput | None, until: float) -> None:
+    """Pass on the output of a command until its end."""
+    while on_output is not None and (item := await process.read(until)) is not None:
+        process.kept[item[0]].add(item[1])
+        done = on_output(*item)
+        if inspect.isawaitable(done):
+            await done
+    await process.wait(until)
+
+
+async def _feed_and_follow(process: Process, stdin: Input, on_output: OnOutput | None, until: float) -> None:
+    following = asyncio.ensure_future(_follow(process, on_output, until))
+    feeding = asyncio.ensure_future(_feed(process, stdin))
+    try:
+        await asyncio.wait({following, feeding}, return_when=asyncio.FIRST_COMPLETED)
+        if not following.done():
+            await feeding  # it may have ended with an exception of the given iterable
+        await following
+    finally:
+        for task in (following, feeding):
+            task.cancel()
+        await asyncio.gather(following, feeding, return_exceptions=True)
+
+
+async def _feed(process: Process, stdin: Input) -> None:
+    async with contextlib.aclosing(pieces_of(stdin)) as pieces:
+        async for piece in pieces:
+            try:
+                await process.write(piece)
+            except SandboxFileError:
+                return  # it does not read all of its input, as `head`
+    with contextlib.suppress(SandboxFileError):
+        await process.close_stdin()
+
+
+async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
+    """Yield input piece by piece."""
+    if isinstance(stdin, str):
+        yield stdin.encode()
+    elif isinstance(stdin, bytes | bytearray | memoryview):
+        yield bytes(stdin)
+    elif isinstance(stdin, AsyncIterable):
+        async for piece in stdin:
+            yield piece
+    else:
+        items = iter(stdin)
+        while (item := await in_thread(next, items, None)) is not None:
+            yield item
+
+
+async def _finished(sandbox: HasCommands, client: RunnerClient, process: Process) -> ExecResult:
+    """Copy the files that were made to the host, and return the result."""
+    process.end()
+    workspace, artifacts, notes = sandbox._folder.workspace, tuple[Artifact, ...](), tuple[str, ...]()
+    if workspace is not None and client.alive:
+
+        async def pull() -> tuple[Artifact, ...]:
+            reply = await client.requests.file_request({"op": "changed"})
+            workspace.note(*map(str, reply.message.get("notes", ())))
+            if reply.message.get("files") or client.blocks.undelivered:
+                return await sync.pull(workspace, client, reply)
+            return ()
+
+        # The runner reports a file once, so a cancellation must not keep it from being stored.
+        artifacts = await asyncio.shield(asyncio.ensure_future(pull()))
+        notes = workspace.take_notes()
+    return _result(process, artifacts, notes)
+
+
+def _result(process: Process, artifacts: tuple[Artifact, ...], notes: tuple[str, ...]) -> ExecResult:
+    end = process.end()
+    return ExecResult(
+        end.exit_code,
+        duration_s=end.duration_s,
+        timed_out=end.timed_out,
+        artifacts=artifacts,
+        notes=(*notes, *end.notes),
+        **_streams(*process.whole()),
+    )
+
+
+def _streams(stdout: Kept, stderr: Kept) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, kept in (("stdout", stdout), ("stderr", stderr)):
+        fields[name], fields[f"{name}_bytes"] = _text(kept), bytes(kept.head + kept.tail)
+        fields[f"{name}_dropped"] = kept.dropped
+    return fields
+
+
+def _text(kept: Kept) -> str:
+    """Return what is kept as text, in which no character is cut in two."""
+    if not kept.dropped:
+        return decoded(bytes(kept.head + kept.tail))
+    head = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(kept.head))
+    start = next((at for at, byte in enumerate(kept.tail[:3]) if byte & 0xC0 != 0x80), 0)
+    return f"{head}\n[... {kept.dropped:,} bytes dropped ...]\n{decoded(bytes(kept.tail[start:]))}"

@@ -1,0 +1,396 @@
+"""Commands in a sandbox, beside its blocks: their input, output and end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from codeact_sandbox.host import protocol
+from codeact_sandbox.host.chunks import STREAMS, Stream
+from codeact_sandbox.host.connection import Connection, Reply
+from codeact_sandbox.host.protocol import Frame, number_of
+from codeact_sandbox.host.requests import ANSWER_TIMEOUT_S, OUTPUT_SLACK, Requests
+from codeact_sandbox.host.waiting import Completion, wait_for
+from codeact_sandbox.types.displays import Display
+from codeact_sandbox.types.errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxTimeout
+from codeact_sandbox.types.filenames import printable
+
+WINDOW = 256 * 1024
+"""Bytes that either side may send before the other side has read them."""
+PIECE = 64 * 1024
+MAX_MESSAGE_CHARS = 2000
+_KILLED = 128 + 9
+_NOT_STARTED = ("NotStarted", "NoProcess")
+
+logger = logging.getLogger("codeact_sandbox")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command to run; the values have been checked.
+
+    Args:
+        words: Program and arguments, or a line for `/bin/sh -c`.
+        cwd: Its directory: absolute, or relative to the workspace. None for the workspace.
+        env: Variables besides the sandbox's own.
+        stdin: Whether its standard input is written to; else it is empty.
+        stream: Whether `read` gives its whole output, as fast as it is read; else head and tail are kept.
+        timeout: Seconds after which it is killed, or None.
+        cpu_seconds: Processor time after which it is killed, in seconds, or None.
+    """
+
+    words: Sequence[str] | str
+    cwd: str | None = None
+    env: Mapping[str, str] | None = None
+    stdin: bool = False
+    stream: bool = True
+    timeout: float | None = None
+    cpu_seconds: float | None = None
+
+
+@dataclass
+class Kept:
+    """The head and the tail of one stream.
+
+    Args:
+        limit: Bytes that are kept: half of them are the head.
+    """
+
+    limit: int
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+
+    def add(self, data: bytes) -> None:
+        """Add bytes."""
+        room = self.limit - self.limit // 2 - len(self.head)
+        self.head += data[:room]
+        self.tail += data[room:]
+        if len(self.tail) > 2 * self.limit:
+            self.cut()
+
+    def cut(self) -> None:
+        """Drop what is more than the limit, which happens from time to time only."""
+        excess = max(0, len(self.tail) - self.limit // 2)
+        del self.tail[:excess]
+        self.dropped += excess
+
+
+@dataclass(frozen=True)
+class End:
+    """How a command ended.
+
+    Args:
+        exit_code: As a shell has it.
+        timed_out: Whether it was killed because its time was over.
+        dropped: Bytes of standard output and error that the sandbox has dropped.
+        duration_s: Seconds that it ran.
+        notes: What else there is to say.
+    """
+
+    exit_code: int
+    timed_out: bool
+    dropped: tuple[int, int]
+    duration_s: float
+    notes: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any]) -> End:
+        """Make it of the message of a result; raises an error if the command was not started."""
+        try:
+            outcome, error = message["outcome"], message["error"]
+            kind, text = (error["type"], printable(str(error["message"])[:MAX_MESSAGE_CHARS])) if error else ("", "")
+            if kind in _NOT_STARTED:
+                raise SandboxError(f"the command was not started: {text}")
+            if kind in errno.errorcode.values():
+                raise SandboxFileError(getattr(errno, kind), f"the command's directory (cwd=): {text}")
+            stdout, stderr = (int(count) for count in message["dropped"])
+            code = _KILLED if outcome == "cancel" else int(message["exit_code"])
+            notes = [printable(str(note)[:MAX_MESSAGE_CHARS]) for note in message["notes"]]
+            if text and outcome in ("timeout", "oom"):
+                notes.append(f"It was killed: {text}.")
+            return cls(code, outcome == "timeout", (stdout, stderr), float(message["duration_s"]), tuple(notes))
+        except (KeyError, TypeError, ValueError, ArithmeticError) as problem:
+            if isinstance(problem, SandboxError):
+                raise
+            raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
+
+
+class Processes:
+    """Starts commands, and passes frames to them.
+
+    Args:
+        requests: The sandbox's requests, whose numbers and connection commands share.
+        stop: Stops the sandbox, which has not answered in time.
+        output_limit: Bytes of output kept of each stream.
+        grace_s: How long after its deadline or its kill a command's end may be reported, in seconds.
+    """
+
+    def __init__(
+        self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
+    ) -> None:
+        self.output_limit = output_limit
+        self.grace_s = grace_s
+        self.requests = requests
+        self.stop = stop
+        self._running: dict[int, Process] = {}
+
+    def attach(self, connection: Connection) -> None:
+        """Take the frames about commands."""
+        connection.handlers[Frame.JOB] = self._on_frame
+
+    def _on_frame(self, ident: int, payload: bytes) -> None:
+        message, _ = protocol.unpack(payload)
+        if (process := self._running.get(ident)) is not None:
+            process.on_message(message)
+
+    def open(self, command: Command) -> Process:
+        """Start a command. It goes on until it ends, is killed, or the sandbox ends."""
+        ident = next(self.requests.idents)
+        message = {**vars(command), "op": "start", "command": command.words, "env": dict(command.env or {})}
+        del message["words"]
+        with self.requests.lock:
+            connection = self.requests.usable_connection()
+            process = self._running[ident] = Process(self, connection, ident, command)
+            try:
+                process.reply = connection.request(
+                    Frame.JOB, ident, message, output_room=sys.maxsize, on_output=process.on_output, keep_output=False
+                )
+            except ValueError:  # it is too long
+                del self._running[ident]
+                raise
+        process.reply.add_done_callback(lambda _: self._ended(process))
+        return process
+
+    def _ended(self, process: Process) -> None:
+        del self._running[process.ident]
+        process.on_end()
+
+    async def kill_all(self) -> None:
+        """Kill all commands, and wait for their end."""
+        await asyncio.gather(*(process.kill() for process in list(self._running.values())))
+
+
+class Process:
+    """A command that was started. Its methods can be awaited in any event loop."""
+
+    def __init__(self, owner: Processes, connection: Connection, ident: int, command: Command) -> None:
+        self.ident = ident
+        self.command = command
+        self.reply: Future[Reply] = Completion()
+        """Completed with its end."""
+        self.kept: dict[Stream, Kept] = {stream: Kept(owner.output_limit) for stream in STREAMS.values()}
+        """The output that is kept; if it is streamed, what `read` has returned."""
+        self.began = time.monotonic()
+        self._owner = owner
+        self._connection = connection
+        self._name = owner.requests.name
+        # For what both the connection's thread and event loops use; each change completes the future.
+        self._lock = threading.Lock()
+        self._changed = Completion[None]()
+        self._started = self._ended = False
+        self._output: deque[tuple[Stream, bytes]] = deque()
+        self._room = WINDOW if command.stream else 2 * owner.output_limit + OUTPUT_SLACK
+        self._unacknowledged = 0
+        self._credit = WINDOW
+        self._sending = False
+        self._input_closed = not command.stdin
+
+    # In the connection's thread
+
+    def on_message(self, message: Mapping[str, Any]) -> None:
+        """Process a message about it."""
+        op = message.get("op")
+        with self._lock:
+            if op == "credit":
+                self._credit = min(self._credit + number_of(message, "bytes"), WINDOW)
+            elif op == "closed":
+                self._input_closed = True
+            elif op == "started":
+                self._started = True
+            else:
+                raise SandboxProtocolError(f"the sandbox {self._name} sent {op!r} about a command")
+        self._notify()
+
+    def on_output(self, kind: bytes, data: bytes | Display) -> None:
+        """Take output."""
+        if isinstance(data, Display):
+            raise SandboxProtocolError(f"the sandbox {self._name} sent a display of a command")
+        with self._lock:
+            self._room -= len(data)
+            if self._room < 0:
+                raise SandboxProtocolError(f"the sandbox {self._name} sent more output than there is room for")
+            if self.command.stream:
+                self._output.append((STREAMS[kind], data))
+            else:
+                self.kept[STREAMS[kind]].add(data)
+        if self.command.stream:
+            self._notify()
+
+    def on_end(self) -> None:
+        """Let everybody know who waits."""
+        self._ended = self._started = True
+        self._notify()
+
+    def _sent(self) -> None:
+        self._sending = False
+        self._notify()
+
+    def _notify(self) -> None:
+        with self._lock:
+            changed, self._changed = self._changed, Completion()
+        changed.set_result(None)
+
+    # In an event loop
+
+    def _send(self, op: str, **more: object) -> None:
+        self._connection.send(protocol.pack(Frame.JOB, self.ident, {**more, "op": op}))
+
+    async def started(self) -> None:
+        """Wait until it runs; raises an error if it could not be started."""
+        while True:
+            with self._lock:
+                started, changed = self._started, self._changed
+            if started:
+                break
+            await self._in_time(changed, ANSWER_TIMEOUT_S)
+        if self._ended:
+            self.end()
+
+    async def read(self, until: float | None = None) -> tuple[Stream, bytes] | None:
+        """Return the next output, None at its end. Until it is read, the command waits.
+
+        Args:
+            until: When its end must have been reported, on the monotonic clock; else the sandbox is stopped.
+        """
+        while True:
+            with self._lock:
+                item = self._output.popleft() if self._output else None
+                ended, changed = self._ended, self._changed
+                if item is not None:
+                    self._room += len(item[1])
+                    self._unacknowledged += len(item[1])
+            if item is not None:
+                if self._unacknowledged >= WINDOW // 4 and not ended:
+                    self._send("credit", bytes=self._unacknowledged)
+                    self._unacknowledged = 0
+                return item
+            if ended:
+                self.end()
+                return None
+            await self._in_time(changed, None if until is None else until - time.monotonic())
+
+    async def write(self, data: bytes) -> None:
+        """Write to its standard input, as fast as it reads.
+
+        Raises:
+            SandboxFileError: It has closed its standard input, or has ended.
+        """
+        view = memoryview(data)
+        while view:
+            with self._lock:
+                self._check_input()
+                size = 0 if self._sending else min(len(view), self._credit, PIECE)
+                self._credit -= size
+                self._sending = self._sending or size > 0
+                changed = self._changed
+            if size:
+                frame = protocol.pack(Frame.JOB, self.ident, {"op": "data"}, bytes(view[:size]))
+                self._connection.send_bulk(frame, self._sent)
+                view = view[size:]
+            else:
+                await asyncio.wrap_future(changed)
+
+    async def close_stdin(self) -> None:
+        """Close its standard input, after what was written."""
+        while True:
+            with self._lock:
+                sending, changed = self._sending and not self._ended, self._changed
+            if not sending:
+                break
+            await asyncio.wrap_future(changed)
+        self._input_closed = True
+        self._send("end")
+
+    def _check_input(self) -> None:
+        if self._ended and (error := self.reply.exception()) is not None:
+            raise error
+        if not self.command.stdin:
+            raise SandboxFileError(errno.EBADF, "the command was started without standard input (stdin=True)")
+        if self._input_closed or self._ended:
+            raise SandboxFileError(errno.EPIPE, "the command's standard input is closed, or it has ended")
+
+    async def wait(self, until: float | None = None) -> End:
+        """Wait for its end; `until` is as for `read`."""
+        await self._in_time(self.reply, None if until is None else until - time.monotonic())
+        return self.end()
+
+    def end(self) -> End:
+        """Return how it ended."""
+        return End.parse(self.reply.result().message)
+
+    def signal(self, number: int) -> None:
+        """Send its process group a signal."""
+        self._send("signal", number=number)
+
+    async def kill(self) -> None:
+        """Kill it with all that it has started, and wait for its end."""
+        if self._ended:
+            return
+        self._connection.send(protocol.pack(Frame.KILL_BLOCK, self.ident, {}))
+        try:
+            await wait_for(self.reply, self._owner.grace_s, f"the sandbox {self._name} did not kill a command")
+        except SandboxTimeout as error:
+            logger.warning("%s; it is stopped", error)
+            await self._owner.stop()
+        except SandboxError:
+            pass  # the sandbox has ended, and the command with it
+
+    async def output(self) -> tuple[Kept, Kept]:
+        """Return what is kept of standard output and error until now."""
+        late = f"the sandbox {self._name} did not answer"
+        room = 2 * self._owner.output_limit + OUTPUT_SLACK
+        requests = self._owner.requests
+        with requests.lock:
+            connection = requests.usable_connection()
+            asked = connection.request(
+                Frame.JOB, next(requests.idents), {"op": "output", "job": self.ident}, output_room=room
+            )
+        reply = await wait_for(asked, ANSWER_TIMEOUT_S, late)
+        dropped = reply.message.get("dropped")
+        if self._ended or not isinstance(dropped, list) or len(dropped) != len(self.kept):
+            return self.whole()
+        out, err = (
+            Kept(kept.limit, kept.head[:], reply.streams.get(kind, bytearray()), int(count))
+            for kind, kept, count in zip(STREAMS, self.kept.values(), dropped, strict=True)
+        )
+        return out, err
+
+    def whole(self) -> tuple[Kept, Kept]:
+        """Return what is kept of the output of a command that has ended."""
+        for kept in self.kept.values():
+            kept.cut()
+        out, err = (
+            replace(kept, dropped=kept.dropped + more)
+            for kept, more in zip(self.kept.values(), self.end().dropped, strict=True)
+        )
+        return out, err
+
+    async def _in_time(self, future: Future[Any], timeout_s: float | None) -> None:
+        if timeout_s is None:
+            await asyncio.wrap_future(future)
+            return
+        try:
+            await wait_for(future, max(0.0, timeout_s), f"the sandbox {self._name} did not report a command's end")
+        except SandboxTimeout:
+            await self._owner.stop()
+            raise

@@ -1,0 +1,37 @@
+"""What a model is told of a block, in adapters for frameworks."""
+
+from __future__ import annotations
+
+from codeact_sandbox.image_check import ImageRefused, check_image
+from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.result import Result
+
+MAX_IMAGES = 8
+"""Images that one answer has. Its text lists the others by name."""
+MAX_NAMES = 200
+
+
+def answer_of(result: Result) -> tuple[str, list[tuple[bytes, str]]]:
+    """Return the text for the model, and the checked images that the code has shown, each with its media type."""
+    images: list[tuple[bytes, str]] = []
+    notes = list(result.notes)
+    for name, data in {each.name: each.image[0] for each in result.displays if each.image is not None}.items():
+        reason = f"only {MAX_IMAGES} are"
+        if len(images) < MAX_IMAGES:
+            try:
+                images.append(check_image(data))
+                continue
+            except ImageRefused as error:
+                reason = str(error)
+        notes.append(f"The image {printable(name)} is not shown: {reason}")
+    output = apply_carriage_returns(result.output)
+    parts = [output.rstrip("\n")] if output.strip() else []
+    if result.exit_code != 0:
+        parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
+    parts += [f"Note: {note}" for note in notes]
+    if result.artifacts:
+        names = [printable(artifact.name) for artifact in result.artifacts]
+        more = [f"and {len(names) - MAX_NAMES:,} more files"] if len(names) > MAX_NAMES else []
+        parts += ["Changed files:", *names[:MAX_NAMES], *more]
+    return "\n".join(parts) or "The code printed nothing.", images

@@ -1,0 +1,249 @@
+"""`codeact mcp --http`: sandboxes for many MCP clients over streamable HTTP, one for each session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import secrets
+import signal
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from codeact_sandbox import AsyncSandbox, SandboxError
+
+PATH = "/mcp"
+MAX_SESSIONS, IDLE_S = 8, 600.0
+MAX_FORGOTTEN = 1000
+"""Sessions that have ended and whose next call is told so."""
+SHUTDOWN_S = 3
+REFUSED = {
+    401: "send the token as Authorization: Bearer",
+    403: "other origin",
+    404: "use /mcp",
+    421: "use an address or localhost",
+}
+Scope = MutableMapping[str, Any]
+App = Callable[[Scope, Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]], Awaitable[None]]
+
+
+@dataclass
+class _Session:
+    """The sandbox of one client, the calls that use it now, and when the last one ended."""
+
+    sandbox: AsyncSandbox
+    calls: int = 0
+    used: float = field(default_factory=time.monotonic)
+
+
+class Sessions:
+    """The sandboxes of all clients.
+
+    Args:
+        make: Makes a sandbox, not started.
+        most: Sessions at the same time. For a further one, that which was not used for longest is ended.
+        idle_s: Seconds without a call after which a session is ended.
+    """
+
+    def __init__(self, make: Callable[[], AsyncSandbox], most: int, idle_s: float) -> None:
+        self._make, self._most, self._idle_s = make, most, idle_s
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
+
+    @contextlib.asynccontextmanager
+    async def use(self, key: str | None, handle: str) -> AsyncIterator[tuple[AsyncSandbox, list[str]]]:
+        """Return the sandbox of a session, and what its model must know.
+
+        Args:
+            key: The session of the protocol, which the versions before that of 2026-07-28 have; else None.
+            handle: The session that the call names, or an empty string.
+
+        Raises:
+            ValueError: There is no such session.
+            SandboxError: There are too many, and all are in use.
+        """
+        if handle and handle not in self._sessions:
+            raise ValueError(
+                f"there is no session {handle!r:.50}: it has ended. Leave `session` out to begin a new one."
+            )
+        name = handle or key or secrets.token_urlsafe(12)
+        notes = []
+        if name not in self._sessions:
+            self._sessions[name] = _Session(self._make())
+            if key is None:
+                notes.append(
+                    f'Session: pass session="{name}" to the next calls, to go on with its variables and files.'
+                )
+            elif name in self._forgotten:
+                notes.append("This is a new session: the one before has ended, with its variables and files.")
+        session = self._sessions[name]
+        self._sessions.move_to_end(name)
+        session.calls += 1
+        try:
+            await self._make_room()
+            yield session.sandbox, notes
+        finally:
+            session.calls -= 1
+            session.used = time.monotonic()
+
+    async def end(self, name: str) -> None:
+        """End a session, if there is one."""
+        session = self._sessions.pop(name, None)
+        if session is not None:
+            self._forgotten[name] = None
+            while len(self._forgotten) > MAX_FORGOTTEN:
+                self._forgotten.popitem(last=False)
+            await session.sandbox.stop()
+
+    async def end_idle(self) -> None:
+        """End sessions that have not been used for long, until cancelled."""
+        while True:
+            await asyncio.sleep(min(self._idle_s / 4, 10))
+            before = time.monotonic() - self._idle_s
+            for name in [name for name, each in self._sessions.items() if not each.calls and each.used < before]:
+                with contextlib.suppress(SandboxError):
+                    await self.end(name)
+
+    async def end_all(self) -> None:
+        """End all sessions."""
+        await asyncio.gather(*map(self.end, list(self._sessions)), return_exceptions=True)
+
+    async def _make_room(self) -> None:
+        if len(self._sessions) > self._most:
+            name = next((name for name, each in self._sessions.items() if not each.calls), None)
+            if name is None:
+                self._sessions.popitem()  # the new one, which has not been started
+                raise SandboxError(f"all {self._most} sessions of this server are in use: try again later")
+            await self.end(name)
+
+
+class Guard:
+    """Lets requests pass that have the token and come from where they may, and ends the sessions that clients close.
+
+    Args:
+        app: What gets them.
+        token: The token, or None for none.
+        on_delete: Called with the protocol's session when a client has closed it.
+    """
+
+    def __init__(self, app: App, token: str | None, on_delete: Callable[[str], Awaitable[None]]) -> None:
+        self._app, self._token, self._on_delete = app, token, on_delete
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if (status := self._refusal(scope, headers)) is not None:
+            await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": REFUSED[status].encode()})
+            return
+        await self._app(scope, receive, send)
+        if scope["method"] == "DELETE":
+            await self._on_delete(headers.get("mcp-session-id", ""))
+
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> int | None:
+        host = headers.get("host", "")
+        if not _is_own(_host_of(f"//{host}")):
+            return 421
+        origin = headers.get("origin", "")
+        if origin and origin != f"http://{host}" and not is_loopback(_host_of(origin)):
+            return 403
+        given = headers.get("authorization", "").encode("latin-1")
+        if self._token is not None and not secrets.compare_digest(given, f"Bearer {self._token}".encode()):
+            return 401
+        return None if scope["path"].rstrip("/") == PATH else 404
+
+
+def _host_of(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_own(host: str) -> bool:
+    """Return whether a name is this machine's own; a number can't be made to lead here, as a name can (DNS rebinding)."""
+    try:
+        return host in ("localhost", socket.gethostname().lower()) or bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Read `[HOST:]PORT`; the host is 127.0.0.1 by default.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text!r} is no address: write PORT or HOST:PORT, such as 127.0.0.1:8000")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def listen(app: App, sessions: Sessions, address: tuple[str, int], token: str | None) -> int:
+    """Serve until SIGINT or SIGTERM, and end all sessions.
+
+    Args:
+        app: The server of the package `mcp`.
+        sessions: Its sessions.
+        address: Host and port; port 0 is a free one. The address is printed to standard error.
+        token: The token that each request needs. None for none, which only a loopback address may have.
+
+    Returns:
+        128 and the signal's number.
+
+    Raises:
+        ValueError: The address needs a token.
+        OSError: It can't be listened on.
+    """
+    import uvicorn  # noqa: PLC0415 - a server on standard input and output needs none
+
+    host, port = address
+    if token is None and not is_loopback(host):
+        raise ValueError(
+            f"{host} is reached by other machines, so a token is needed: set the variable CODEACT_MCP_TOKEN."
+        )
+    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    guard: Any = Guard(app, token, sessions.end)
+    config = uvicorn.Config(guard, log_level="warning", lifespan="on", timeout_graceful_shutdown=SHUTDOWN_S)
+    server: Any = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # the sessions are ended before the process
+    loop, ended_by = asyncio.get_running_loop(), signal.SIGINT
+
+    def end(number: signal.Signals) -> None:
+        nonlocal ended_by
+        ended_by, server.should_exit = number, True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, end, number)
+    idle = asyncio.create_task(sessions.end_idle())
+    shown = f"[{host}]" if ":" in host else host
+    uvicorn.config.logger.warning("serving MCP at http://%s:%d%s", shown, listener.getsockname()[1], PATH)
+    try:
+        await server.serve([listener])
+    finally:
+        idle.cancel()
+        await sessions.end_all()
+    return 128 + ended_by

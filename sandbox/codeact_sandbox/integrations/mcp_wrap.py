@@ -1,0 +1,142 @@
+"""`codeact mcp --wrap`: the tools of MCP servers as functions that code calls, with approval and a log of the calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+import time
+from collections.abc import Sequence
+from contextvars import ContextVar
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from codeact_sandbox import AsyncSandbox, McpServer, Result, ToolApproval, ToolApprovalRequest
+from codeact_sandbox.tools.search import ToolSearch
+from codeact_sandbox.types.filenames import printable, printable_text
+from codeact_sandbox.types.observers import CallFinished, CallIntent
+from codeact_sandbox.types.tool import HostToolProtocol
+
+MAX_FOUND = 20
+MAX_TOOL_CHARS = 4000
+MAX_NAMES_CHARS = 8000
+MAX_ARGUMENT_CHARS = 1000
+MAX_CALLS_SHOWN = 20
+RUN_CODE = """Run Python code that calls the tools found by search_tools as functions. Return what it prints, and its last value.
+
+Call several tools in one block, and let the code select what is needed of their results. Variables stay from call to call.
+
+Args:
+    code: The code, such as `[each["id"] for each in crm.find_customers(city="Bonn")]`.
+    language: "python", "sh" or "bash". Only Python can call the tools.
+    timeout: Seconds that the code may take. Default: the limit of the server.
+"""
+CANT_ASK = "the MCP client can't ask its user; `--allow` of `codeact mcp` names tools that need no answer"
+
+client: ContextVar[Any] = ContextVar("client")
+"""The `Context` of the request that runs the code."""
+
+
+class _Consent(BaseModel):
+    """What a user is asked to fill in: nothing but yes or no."""
+
+
+class Wrapped:
+    """MCP servers whose tools code calls.
+
+    Args:
+        servers: The servers.
+        allow: Patterns of tools that need no approval, such as `crm.find_*`: the client's user is asked about each call to
+            another one. None to ask about none.
+        log: File to which a line of JSON is added before and after each call. None for no file.
+    """
+
+    def __init__(
+        self, servers: Sequence[McpServer], allow: Sequence[str] | None = None, log: Path | None = None
+    ) -> None:
+        self._servers, self._allow, self._log = servers, allow, log
+        self._index: ToolSearch | None = None
+
+    @property
+    def instructions(self) -> str:
+        """What the client's model is told."""
+        names = ", ".join(printable(server.name) for server in self._servers)
+        return (
+            f"Tools of these servers can be called in code: {names}. Find them with search_tools, then call them as Python "
+            "functions with run_code. Their calls and results stay in the sandbox; you see what the code prints."
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Return arguments for the sandbox."""
+        options: dict[str, Any] = {"tools": list(self._servers)}
+        if self._allow is not None:
+            options["approve_tool"] = self._approve
+        if self._log is not None:
+            options["recorder"] = CallLog(self._log)
+        return options
+
+    async def search(self, sandbox: AsyncSandbox, query: str, limit: int) -> str:
+        """Describe the tools that fit a query; without one, name all."""
+        tools = await sandbox.list_tools()
+        if not query.strip():
+            names = ", ".join(tool.name for tool in tools)
+            return f"{len(tools)} tools: {textwrap.shorten(names, MAX_NAMES_CHARS, placeholder=' …')}"
+        self._index = self._index or ToolSearch(tools)
+        found = self._index.search(query, min(max(1, limit), MAX_FOUND))
+        return "\n\n".join(map(_described, found)) or f"None of the {len(tools)} tools fits. Try other words."
+
+    async def _approve(self, request: ToolApprovalRequest) -> ToolApproval:
+        if any(fnmatchcase(request.name, pattern) for pattern in self._allow or ()):
+            return ToolApproval(True)
+        try:
+            answer = await client.get().elicit(f"Allow this call?\n{_shown(request.name, request.arguments)}", _Consent)
+        except Exception:  # noqa: BLE001 - whatever the package or the client makes of a request that it does not know
+            return ToolApproval(False, CANT_ASK)
+        return ToolApproval(answer.action == "accept", "the user did not allow it")
+
+
+class CallLog:
+    """A recorder that writes calls to a file, as lines of JSON."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def call_starting(self, intent: CallIntent) -> None:
+        """Write that a call begins."""
+        self._write(event="starting", block=intent.block.block, name=intent.name, arguments=dict(intent.arguments))
+
+    async def call_finished(self, finished: CallFinished) -> None:
+        """Write how a call ended."""
+        call = finished.call
+        error = call.error.message if call.error is not None else None
+        block = finished.intent.block.block
+        self._write(event=call.outcome, block=block, name=call.name, duration_s=round(call.duration_s, 6), error=error)
+
+    def _write(self, **fields: Any) -> None:
+        line = json.dumps({"time": time.time(), "process": os.getpid(), **fields})
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+
+def calls_of(result: Result) -> list[str]:
+    """Return lines for the calls that code has made."""
+    calls = [
+        f"{_shown(call.name, call.arguments, 100)}: {call.outcome}, {call.duration_s:.2f} s"
+        for call in result.tool_calls[:MAX_CALLS_SHOWN]
+    ]
+    if more := len(result.tool_calls) - len(calls):
+        calls.append(f"and {more:,} more")
+    return ["Calls:", *calls] if calls else []
+
+
+def _described(tool: HostToolProtocol) -> str:
+    text = f"def {tool.name}{tool.signature}:\n{textwrap.indent(tool.description.strip(), '    ')}"
+    return printable_text(text if len(text) <= MAX_TOOL_CHARS else f"{text[:MAX_TOOL_CHARS]} …")
+
+
+def _shown(name: str, arguments: Any, most: int = MAX_ARGUMENT_CHARS) -> str:
+    text = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return printable_text(f"{name}({text if len(text) <= most else f'{text[:most]} …'})")

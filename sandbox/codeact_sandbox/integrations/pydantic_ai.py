@@ -1,0 +1,143 @@
+"""pydantic-ai: a sandbox as the workspace of an agent's runs."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pydantic_ai import BinaryContent, ToolReturn, workspaces
+from pydantic_ai.workspaces import CommandResult, FileEntry, WorkspaceRef, WorkspaceUnavailableError
+
+from codeact_sandbox import AsyncSandbox, SandboxDied, SandboxFileError, SandboxNotStarted
+from codeact_sandbox.integrations.answers import answer_of
+from codeact_sandbox.integrations.shell_files import read_file, run_script, write_file
+
+_LIST = 'exec find "${1%/}/" -mindepth 1 -maxdepth 1 -printf "%p\\0%y\\0%Y\\0%s\\0"'
+
+
+class CodeactWorkspace:
+    """A workspace: `agent.run(..., workspace=CodeactWorkspace(AsyncSandbox()))`.
+
+    The first operation starts the sandbox; who made it stops it, and operations then raise `WorkspaceUnavailableError`. With
+    `tools=[workspace.run_code]` the agent also has Python whose variables stay, and the sandbox's host tools.
+
+    Args:
+        sandbox: The sandbox.
+        ref: The `ref` of an earlier workspace of this sandbox, to continue in it. Default: none.
+    """
+
+    def __init__(self, sandbox: AsyncSandbox, *, ref: WorkspaceRef | None = None) -> None:
+        self.sandbox = sandbox
+        self._ref = ref
+
+    @property
+    def ref(self) -> WorkspaceRef | None:
+        """The sandbox's identity: None until the first operation."""
+        return self._ref
+
+    async def run_code(self, code: str) -> str | ToolReturn:
+        """Run Python code in a live interpreter: variables stay from call to call, and figures are shown.
+
+        Args:
+            code: The code. It can call the functions that it was given, and use files and commands of the workspace.
+        """
+        with _errors():
+            result = await (await self._running()).run(code)
+        text, images = await asyncio.to_thread(answer_of, result)
+        content = [BinaryContent(data, media_type=media_type) for data, media_type in images]
+        return ToolReturn(return_value=text, content=content) if content else text
+
+    async def run(
+        self,
+        command: workspaces.WorkspaceCommand,
+        *,
+        shell: bool = False,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> CommandResult:
+        """Run a command, as `SupportsCommands` says. Without `timeout`, it may take as long as the sandbox's says."""
+        if isinstance(command, str) != shell:
+            raise TypeError("a string command needs shell=True, and a sequence shell=False")
+        with _errors():
+            done = await (await self._running()).exec(command, env=env, timeout=timeout)
+        output = {"stdout": done.stdout, "stderr": done.stderr}
+        if done.timed_out:
+            raise workspaces.WorkspaceTimeoutError(f"the command was killed after {done.duration_s:.1f} s", **output)
+        if dropped := done.stdout_dropped + done.stderr_dropped:
+            limit = len(done.stdout_bytes) + len(done.stderr_bytes)
+            raise workspaces.WorkspaceOutputLimitError(f"{dropped:,} bytes of it were dropped", limit=limit, **output)
+        return CommandResult(exit_code=done.exit_code, **output)
+
+    async def working_dir(self) -> str:
+        """Return the workspace's folder in the sandbox."""
+        return (await self._sh("pwd -P", "/")).removesuffix("\n")
+
+    async def realpath(self, path: str) -> str:
+        """Return a path without links."""
+        return (await self._sh('exec realpath -zm -- "$1"', path)).removesuffix("\0")
+
+    async def read_bytes(self, path: str) -> bytes:
+        """Return a file's content, at most 256 MiB."""
+        with _errors():
+            return await read_file(await self._running(), path)
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        """Write a file, through a link, too."""
+        with _errors():
+            await write_file(await self._running(), path, data)
+
+    async def stat(self, path: str) -> FileEntry:
+        """Describe a file or folder; a link's target."""
+        kind, size = (await self._sh('exec stat -Lc "%F:%s" -- "$1"', path)).split(":")
+        return _entry(path, kind == "directory", size if kind.startswith("regular") else "")
+
+    async def list_dir(self, path: str) -> Sequence[FileEntry]:
+        """Describe what is in a folder."""
+        words = iter((await self._sh(_LIST, path)).split("\0")[:-1])
+        found = sorted(zip(words, words, words, words, strict=True))
+        return [_entry(name, target == "d", size if kind == "f" else "") for name, kind, target, size in found]
+
+    async def make_dir(self, path: str) -> None:
+        """Make a folder and those above it."""
+        await self._sh('mkdir -p -- "$1"', path)
+
+    async def remove(self, path: str) -> None:
+        """Remove a file, a link, or a folder with what is in it."""
+        if posixpath.commonpath([path, top := await self.working_dir()]) == path:
+            raise ValueError(f"{path} can't be removed: the workspace {top} is in it")
+        await self._sh('rm -r -- "$1"', path)
+
+    async def exists(self, path: str) -> bool:
+        """Return whether there is a file or folder, or a link to one."""
+        return await self._sh('test ! -e "$1" || printf yes', path) == "yes"
+
+    async def _sh(self, script: str, path: str) -> str:
+        with _errors():
+            return await run_script(await self._running(), script, path)
+
+    async def _running(self) -> AsyncSandbox:
+        if self._ref is None:
+            await self.sandbox.start()
+        client = self.sandbox._managed.client
+        name = client.name if client is not None and client.alive else ""
+        self._ref = self._ref or WorkspaceRef(provider="codeact-sandbox", id=name)
+        if self._ref.id != name:
+            raise WorkspaceUnavailableError(f"the sandbox {self._ref.id} has ended: make another one and its workspace")
+        return self.sandbox
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    """Raise the errors that the protocol asks for."""
+    try:
+        yield
+    except (SandboxDied, SandboxNotStarted) as error:
+        raise WorkspaceUnavailableError(str(error)) from error
+    except SandboxFileError as error:
+        raise OSError(error.errno, error.strerror, error.filename) from error  # `FileNotFoundError` and the like
+
+
+def _entry(path: str, is_dir: bool, size: str) -> FileEntry:
+    return FileEntry(name=posixpath.basename(path), path=path, is_dir=is_dir, size=int(size) if size else None)

@@ -1,0 +1,110 @@
+"""L: file operations on trees that code has filled, and folders that hostile code sends to the host."""
+
+import errno
+import io
+import os
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from codeact_sandbox import AsyncSandbox, SandboxFileError
+from codeact_sandbox.files.tar_receiver import TarReceiver
+from codeact_sandbox.files.workspace import Workspace
+from tests.cases import case
+
+FILL = """
+import os
+for folder in range(100):
+    os.makedirs(f"tree/{folder}")
+    for number in range(1000):
+        open(f"tree/{folder}/{number}.txt", "w").write("x")
+"""
+
+
+@pytest.mark.parametrize("backend", ["docker", "bubblewrap"])
+async def test_l1_a_tree_of_100000_files_is_searched_and_copied(
+    request: pytest.FixtureRequest, backend: str, tmp_path: Path
+) -> None:
+    request.getfixturevalue("default_image" if backend == "docker" else backend)
+    async with AsyncSandbox(backend, mode="process", timeout=60, workspace="1g", files=300_000) as box:  # type: ignore[arg-type]
+        assert (await box.exec(["python3", "-c", FILL])).exit_code == 0
+        assert len(await box.ls("tree")) == 100
+        assert len(await box.glob("tree/7?/1*.txt")) == 10 * 111
+        assert len(await box.grep("x", "tree/5", max_matches=50)) == 50
+        with pytest.raises(SandboxFileError, match=r"more than 100,000 entries.*narrower pattern"):
+            await box.glob("**")
+        if backend == "bubblewrap":  # once is enough: the host takes 20 s to store them
+            await box.get("tree", tmp_path / "tree")
+            assert sum(len(files) for _, _, files in os.walk(tmp_path / "tree")) == 100_000
+        await box.remove("tree", recursive=True)
+        assert await box.ls() == []
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_l2_names_and_patterns_of_code_cost_only_their_own_operation(tmp_path: Path) -> None:
+    async with AsyncSandbox("bubblewrap", timeout=3) as box:
+        await box.run(
+            "import os; os.makedirs(b'odd'); open(b'odd/\\xff\\xfe', 'w').close(); open('odd/a\\nb', 'w').close()"
+        )
+        await box.run("open('odd/many', 'w').write('a' * 40 + '\\n'); open('odd/wide', 'w').write('b' * 5_000_000)")
+        assert [each.path for each in await box.ls("odd")] == ["odd/a\nb", "odd/many", "odd/wide", "odd/\udcff\udcfe"]
+        assert (await box.grep("b", "odd/wide", max_matches=1))[0].line == "b" * 2000
+        began = time.monotonic()
+        with pytest.raises(SandboxFileError) as raised:
+            await box.grep("(a+)+$b", "odd/many")
+        assert raised.value.errno == errno.ETIMEDOUT
+        assert time.monotonic() - began < 20
+        with pytest.raises(SandboxFileError, match="256 bytes are not read into memory"):
+            await box.read("/tmp/../workspace/odd/wide", 256)
+        with pytest.raises(SandboxFileError, match="2 entries were not copied"):
+            await box.get("odd", tmp_path / "odd")
+        assert sorted(os.listdir(tmp_path / "odd")) == ["many", "wide"]
+        assert (await box.run("6 * 7")).value == 42
+
+
+def archive(*headers: tuple[str, bytes, int, bytes]) -> bytes:
+    """A tar file with any names, types and sizes."""
+    written = io.BytesIO()
+    for name, kind, size, content in headers:
+        header = tarfile.TarInfo(name)
+        header.type, header.size, header.linkname = kind, size, "/etc/passwd"
+        written.write(header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512))
+    return written.getvalue() + bytes(1024)
+
+
+def test_l3_a_hostile_tar_file_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
+    regular = tarfile.REGTYPE
+    for number, (entries, stored) in enumerate(
+        [
+            ([("../out", regular, 1, b"x"), ("good", regular, 1, b"y")], ["good"]),
+            ([("/etc/out", regular, 1, b"x")], []),
+            ([("link", tarfile.SYMTYPE, 0, b""), ("link/out", regular, 1, b"x")], ["link", "link/out"]),
+            ([(".git/config", regular, 1, b"x"), ("a\x1b[31m", regular, 1, b"x")], []),
+            ([("disk", tarfile.BLKTYPE, 0, b"")], None),
+            ([("sparse", tarfile.GNUTYPE_SPARSE, 10**12, b"")], None),
+            ([("header", tarfile.XHDTYPE, 10**9, b"")], None),
+            ([("name", tarfile.GNUTYPE_LONGNAME, 10**9, b"")], None),
+            ([("large", regular, 10**15, b"x")], None),
+        ]
+    ):
+        top = tmp_path / str(number)
+        folder = Workspace(top, max_total_bytes=1024**3, counted=False)
+        folder.prepare()
+        receiver = TarReceiver(folder, 100)
+        with case(entries):
+            try:
+                data = archive(*entries)
+                for start in range(0, len(data), 700):
+                    receiver.feed(data[start : start + 700])
+            except SandboxFileError:
+                assert stored is None
+            else:
+                assert receiver.complete is (stored is not None)
+            finally:
+                receiver.close()
+                folder.close()
+            found = sorted(path.relative_to(top).as_posix() for path in top.rglob("*"))
+            assert found == (stored or [])
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,66 @@
+"""A scripted model for frameworks, and the programs of docs/integrations.md. Importable in each environment."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+_spec = importlib.util.spec_from_file_location("openai_server", ROOT / "tests" / "openai_server.py")
+_module = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = _module
+_spec.loader.exec_module(_module)
+OpenAIServer, Reply = _module.OpenAIServer, _module.Reply
+
+FIGURE = """
+import struct, zlib
+chunk = lambda kind, data: struct.pack("!I", len(data)) + kind + data + struct.pack("!I", zlib.crc32(kind + data))
+class Figure:
+    def _repr_png_(self):
+        head = chunk(b"IHDR", struct.pack("!IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
+        return b"\\x89PNG\\r\\n\\x1a\\n" + head + chunk(b"IDAT", zlib.compress(b"\\0\\0")) + chunk(b"IEND", b"")
+Figure()
+"""
+# Code that shows an image, without packages.
+
+
+def call(tool, **arguments):
+    """Return the answer of a model that calls a tool."""
+    return Reply(tool_calls=((tool, arguments),))
+
+
+def tool_results(server):
+    """Return what the model was told of its calls, in the last request."""
+    return [message["content"] for message in server.requests[-1]["messages"] if message["role"] == "tool"]
+
+
+def program(heading):
+    """Return the first program below a heading of the page."""
+    page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
+    section = re.split(rf"^#+ {re.escape(heading)}$", page, flags=re.MULTILINE)[1]
+    return re.search(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[1]
+
+
+def run_program(heading, server, folder, timeout=100):
+    """Run the first program below a heading of the page, as printed; return its output.
+
+    Args:
+        heading: The heading.
+        server: A started `OpenAIServer`, which answers as OpenAI.
+        folder: The working directory.
+        timeout: Seconds that it may take.
+    """
+    environment = {**os.environ, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "not-a-key"}
+    done = subprocess.run(
+        [sys.executable, "-c", program(heading)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
