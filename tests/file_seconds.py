@@ -16,6 +16,8 @@ SHORTEST_S = 2
 """Files that take less are not stored."""
 TEST_S = 0.2
 """What a test of a file that is not stored is taken to last, in seconds."""
+OTHERS = Path(__file__).parent / "frameworks"
+"""Tests that run in environments of their own."""
 
 
 def put_long_files_first(items: list[pytest.Item]) -> None:
@@ -43,7 +45,10 @@ def share_compilation(config: pytest.Config) -> None:
     if config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         return
     worker, workers = config.workerinput["workerid"], config.workerinput["workercount"]  # type: ignore[attr-defined]
-    files = sorted(map(str, Path(__file__).parent.rglob("test_*.py")))
+    found = Path(__file__).parent.rglob("test_*.py")
+    files = sorted(
+        str(path) for path in found if OTHERS not in path.parents
+    )  # which `collect_ignore` does not leave out here
     first = len(files) * int(worker.removeprefix("gw")) // workers % len(files)
     config.args[:] = files[first:] + files[:first]
 
