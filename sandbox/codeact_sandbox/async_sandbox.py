@@ -168,6 +168,18 @@ class AsyncSandbox:
         """
         return self._managed.attach(recorder=recorder, observers=observers)
 
+    def add_tools(self, tools: Sequence[Tool]) -> None:
+        """Let the code call more host tools, from the next block on. Those that it has already are ignored.
+
+        Args:
+            tools: As for the constructor.
+
+        Raises:
+            TypeError: Something is not a tool.
+            ValueError: A tool can't be used; the message says why.
+        """
+        self._managed.add_tools(tools)
+
     @property
     def work_dir(self) -> Path:
         """The folder on the host whose files are exchanged with the workspace.

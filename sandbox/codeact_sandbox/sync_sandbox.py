@@ -191,6 +191,14 @@ class Sandbox:
         """
         return self._sandbox.attach(recorder=recorder, observers=observers)
 
+    def add_tools(self, tools: Sequence[Tool]) -> None:
+        """Let the code call more host tools, from the next block on; see `AsyncSandbox.add_tools`.
+
+        Args:
+            tools: As for the constructor.
+        """
+        self._sandbox.add_tools(tools)
+
     @property
     def work_dir(self) -> Path:
         """The folder on the host whose files are exchanged with the workspace.
