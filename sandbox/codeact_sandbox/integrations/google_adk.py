@@ -18,7 +18,7 @@ MAX_SANDBOXES = 16
 """Sandboxes that are alive; the one that was not used for the longest time is stopped for another one."""
 
 
-class CodeactCodeExecutor(BaseCodeExecutor):  # type: ignore[misc]
+class CodeactCodeExecutor(BaseCodeExecutor):
     """Runs code in a live interpreter: `LlmAgent(code_executor=CodeactCodeExecutor(options={"memory": "1g"}))`.
 
     Each session of ADK has a sandbox of its own, whose variables and files stay. `close()` stops them.

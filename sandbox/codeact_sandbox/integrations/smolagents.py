@@ -40,7 +40,7 @@ _END = "raise SystemExit"
 _NUMBERS = re.compile(r"bool|(u?int|float|complex)\d+|[<>=|][biufc]\d+")
 
 
-class CodeactExecutor(PythonExecutor):  # type: ignore[misc]
+class CodeactExecutor(PythonExecutor):
     """Runs an agent's code in a sandbox: `CodeAgent(tools, model, executor=CodeactExecutor())`.
 
     Variables stay from step to step. Tools and managed agents are called from the sandbox and run here, in threads; their values
@@ -144,7 +144,7 @@ class _Tool(HostTool):
 
         run.__name__ = checked_name(name)
         super().__init__(run)
-        self.source = _STUB.format(
+        self.source = _STUB.format(  # type: ignore[assignment]  # Python instead of data
             load=_LOAD.format("_smolagents"), name=name, end=_END if name == FINAL_ANSWER else _RETURN
         )
 

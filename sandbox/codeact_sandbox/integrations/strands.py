@@ -20,7 +20,7 @@ PYTHON = ("python", "python3")
 Stream = AsyncGenerator[StreamChunk | ExecutionResult, None]
 
 
-class CodeactSandbox(strands.sandbox.Sandbox):  # type: ignore[misc]
+class CodeactSandbox(strands.sandbox.Sandbox):
     """An environment: `Agent(sandbox=CodeactSandbox(AsyncSandbox()))`.
 
     Commands and files are those of the sandbox. Python without `cwd` and `env` runs in one live interpreter, whose variables stay
