@@ -134,6 +134,7 @@ REASONS = {
     "python": "names a program of this machine",
     "readable": "shows folders of this machine",
     "setup": "carries source code that no approval covers",
+    "snapshot": "names a file of this machine",
     "structured_message_factory": "carries a JSON schema; AutoGen evaluates names in it in this process",
     "user": "names a user",
     "work_dir": "names a folder of this machine; pass work_dir= when you load it",
