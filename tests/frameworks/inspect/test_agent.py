@@ -98,9 +98,8 @@ def test_an_agent_uses_tools_in_the_sandboxes_of_several_samples(engine, tmp_pat
     assert wait_until(lambda: not sandboxes())
 
 
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
 def test_tools_that_install_a_program_need_a_container_that_can_be_written_to(engine, tmp_path):
-    if engine == "bubblewrap":
-        pytest.skip("it has no read_only=False")
     calls = [("bash_session", {"action": "type_submit", "input": "x=4"})] * 2
     calls.append(("bash_session", {"action": "type_submit", "input": "echo $((x + 1))"}))
     task = Task([Sample("Go.")], solver=react(tools=[bash_session()]), sandbox=spec_of(engine, read_only=False))
