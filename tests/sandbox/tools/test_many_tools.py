@@ -143,9 +143,9 @@ async def test_an_agent_is_told_some_names_and_finds_the_others() -> None:
         await agent.run(task="Go.")
     first, *_, shown = client.create_calls[1]["messages"]
     names = [
-        ", ".join(f"{group}.work_{number}" for number in range(count)) for group, count in (("crm", 46), ("wiki", 44))
+        ", ".join(f"{group}.work_{number}" for number in range(count)) for group, count in (("crm", 46), ("wiki", 43))
     ]
-    described = f"- crm: crm.find, {names[0]} and 154 more\n- wiki: {names[1]} and 156 more"
+    described = f"- crm: crm.find, {names[0]} and 154 more\n- wiki: {names[1]} and 157 more"
     assert first.content == system_message(TASK, style="markdown", languages=["python", "sh", "bash"]).replace(
         "\n\nWhen the task is done", f"\n\n{MANY}{described}\n\nWhen the task is done"
     )
