@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from autogen_agentchat.base import Handoff
@@ -55,6 +56,7 @@ from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.run_context import RunContext
+from codeact_sandbox.types.skills import Skill, describe_skills
 from codeact_sandbox.types.tool import HostToolProtocol
 
 
@@ -73,6 +75,7 @@ class RunOptions:
     output_format: str | None = None
     describe_environment: bool = True
     handoffs: tuple[Handoff, ...] = ()
+    skills: Sequence[Path | str] = ()
 
 
 T = TypeVar("T")
@@ -157,6 +160,14 @@ class CodeRunner:
         self.steps: StepRecord | None = None
         """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
         self._add_tools(options)
+        self._skills: list[Skill] | None = None
+        if options.skills:
+            add_skills = getattr(executor, "add_skills", None)
+            if add_skills is None:
+                raise ValueError(
+                    f"Code in a {type(executor).__name__} has no skills: use an executor of autogen_codeact."
+                )
+            add_skills(options.skills)
 
     def _add_tools(self, options: RunOptions) -> None:
         if self._with_tools is not None:
@@ -178,6 +189,12 @@ class CodeRunner:
     async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List the host tools that code can call, without `final_answer` and handoffs."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
+
+    async def skills(self) -> str:
+        """Describe the skills of the sandbox, as they were when this agent was first asked."""
+        if self._skills is None:
+            self._skills = await asyncio.to_thread(lambda: list(getattr(self._executor, "skills", ())))
+        return describe_skills(self._skills or ())
 
     async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
         """Return what is in the sandbox, as it was when this agent first used the session."""

@@ -49,6 +49,7 @@ class AgentConfig(BaseModel):
     supported_languages: list[str] | None = None
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None
+    skills: list[str] = Field(default_factory=list)
     describe_environment: bool = True
     context_budget: int | None = Field(default=None, ge=MIN_BUDGET)
     structured_message_factory: ComponentModel | None = None

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
 from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.skills import with_skills
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import load_run, recorded, resumed
@@ -147,6 +149,7 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     have been run and was not, or is cut off; 130 after Ctrl-C, 143 after SIGTERM.
     """
     job.check()
+    job = replace(job, sandbox=with_skills(job.sandbox))
     if job.save is not None:
         check_folder(job.save)
     max_size = max_total_size()

@@ -134,6 +134,7 @@ REASONS = {
     "python": "names a program of this machine",
     "readable": "shows folders of this machine",
     "setup": "carries source code that no approval covers",
+    "skills": "shows folders of this machine, and text from them to the model",
     "snapshot": "names a file of this machine",
     "structured_message_factory": "carries a JSON schema; AutoGen evaluates names in it in this process",
     "user": "names a user",

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,9 +45,10 @@ ARGUMENTS: dict[str, Any] = {
     "stream_output": True,
     "describe_environment": False,
     "context_budget": 50_000,
+    "skills": [str(Path(__file__).parents[2] / "samples" / "skills")],
 }
 TYPED = {"output_content_type", "output_content_type_format"}  # in the config, they are one component
-OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget", *TYPED}
+OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget", "skills", *TYPED}
 """Arguments that AutoGen's agent does not have."""
 
 

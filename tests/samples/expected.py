@@ -185,6 +185,13 @@ EXPECTED = {
         ["x is 2 and y is 3; the determinant is -5."],
         runner=(EXECUTION, "solver"),
     ),
+    "codeact_skills.py": Expected(
+        steps("clerk", 2),
+        ["Total: 1078.34"],
+        ["The total is 1078.34, with the discount."],
+        figures=("1078.34",),
+        runner=(EXECUTION, "clerk"),
+    ),
     "codeact_ask_user.py": Expected(
         steps("asker", 1),
         ["13 is prime, after 3 tries"],
