@@ -210,16 +210,19 @@ def export_run(
     notebook: Path | None = None,
     page: Path | None = None,
     json_file: Path | None = None,
+    atif: Path | None = None,
     files: Path | None = None,
 ) -> int:
     """Write a run to files."""
-    if notebook is None and page is None and json_file is None and files is None:
-        raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER.")
+    if all(each is None for each in (notebook, page, json_file, atif, files)):
+        raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE, --atif FILE or --files FOLDER.")
     from autogen_codeact.runs import export_json, export_notebook  # noqa: PLC0415 - `codeact run` needs none of them
+    from autogen_codeact.runs.atif import export_atif  # noqa: PLC0415 - as above
     from autogen_codeact.viewer.one_file import write_html  # noqa: PLC0415 - as above
 
     run = load_run(path)
-    for target, export in ((notebook, export_notebook), (page, write_html), (json_file, export_json)):
+    forms = ((notebook, export_notebook), (page, write_html), (json_file, export_json), (atif, export_atif))
+    for target, export in forms:
         if target is not None:
             _write(target, run, export)
     if files is not None:

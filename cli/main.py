@@ -244,16 +244,18 @@ def _resume(job: ResumeJob) -> NoReturn:
 @app.command("export")
 def _export(
     run: RunArgument,
+    *,
     notebook: Path | None = typer.Option(None, "--ipynb", metavar="FILE", help="A notebook for Jupyter."),
     page: Path | None = typer.Option(None, "--html", metavar="FILE", help="One page, for any browser."),
     json_file: Path | None = typer.Option(None, "--json", metavar="FILE", help="One JSON object with all events."),
+    atif: Path | None = typer.Option(None, "--atif", metavar="FILE", help="A trajectory (ATIF 1.7) for training."),
     files: Path | None = typer.Option(None, "--files", metavar="FOLDER", help="The files that the code has made."),
 ) -> int:
     """Write a run as a page, a notebook, JSON, or the code's files in a new folder. A file that exists is replaced."""
     from autogen_codeact.cli.kept_runs import export_run
     from autogen_codeact.runs.store import find_run
 
-    return export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files)
+    return export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, atif=atif, files=files)
 
 
 @app.command("view")

@@ -10,12 +10,12 @@ from autogen_agentchat.base import ChatAgent, Team
 from opentelemetry import trace
 
 from autogen_codeact.telemetry.patches import Patch, undo_all
-from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans, detached
+from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, Spans, detached
 
 
 def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
     """Make a span of each run of a team, also of one that goes on; `run` uses `run_stream`, in AutoGen's teams as in ours."""
-    attributes = {OPERATION: "invoke_workflow", WORKFLOW_NAME: team.name}
+    attributes = {OPERATION: "invoke_workflow", AGENT_NAME: team.name}
 
     def run_stream(original: Callable[..., Any]) -> Callable[..., Any]:
         async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:

@@ -21,12 +21,11 @@ logger = logging.getLogger("autogen_codeact")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Names of OpenTelemetry's conventions for generative AI. They may still change there, and are no part of its API package.
+# Names of OpenTelemetry's conventions for generative AI 0.1.0. They may still change, and are no part of its API package.
 OPERATION = "gen_ai.operation.name"
 ERROR_TYPE = "error.type"
 AGENT_NAME = "gen_ai.agent.name"
 AGENT_DESCRIPTION = "gen_ai.agent.description"
-WORKFLOW_NAME = "gen_ai.workflow.name"
 TOOL_NAME = "gen_ai.tool.name"
 TOOL_TYPE = "gen_ai.tool.type"
 TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
 import ipaddress
 import json
@@ -25,6 +27,8 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _TOKEN_BYTES = 24
+_SKIPPED_BYTES = 64 * 1024
+_SKIP_S = 1.0
 
 
 def new_token() -> str:
@@ -51,6 +55,7 @@ class Guard:
             return
         refused = self._refusal(scope)
         if refused is not None:
+            await _skip_body(receive)
             await _refuse(_with_headers(send), *refused)
             return
         path = scope["path"][len(self._token) + 1 :] or "/"
@@ -126,6 +131,18 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sending
+
+
+async def _skip_body(receive: Receive) -> None:
+    """Read a small body: the system resets a connection that is closed with unread data, and the client loses the answer."""
+    left = _SKIPPED_BYTES
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_SKIP_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

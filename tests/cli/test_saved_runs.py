@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from atif import Trajectory
 
 from autogen_codeact.cli.terminal import format_size
 from tests.cli.support import code, codeact, decision, in_bubblewrap, on_terminal, replay
@@ -235,6 +236,13 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
     assert list(tmp_path.glob(".*")) == []
 
 
+def test_export_writes_a_trajectory(runs, tmp_path):
+    file = tmp_path / "run.atif.json"
+    done = codeact("export", runs / "whole", "--atif", file)
+    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
+    Trajectory.model_validate_json(file.read_text())
+
+
 def test_export_writes_a_page_with_everything_inside(runs, tmp_path):
     file = tmp_path / "run.html"
     done = codeact("export", runs / "cut", "--html", file)
@@ -248,7 +256,7 @@ def test_export_writes_a_page_with_everything_inside(runs, tmp_path):
 def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
     missing = tmp_path / "none" / "run.json"
     for options, words in (
-        ([], "Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER."),
+        ([], "Say what to write: --html FILE, --ipynb FILE, --json FILE, --atif FILE or --files FOLDER."),
         (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
         (["--json", missing], f"{missing} can't be written: No such file or directory."),
     ):

@@ -33,6 +33,18 @@ async def box(started: AsyncSandbox) -> AsyncIterator[AsyncSandbox]:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+async def test_an_edit_right_after_a_run_counts(box: AsyncSandbox) -> None:
+    """Python would use its cached module if the source had the same size and second."""
+    await box.write("sides.py", "total = 3 - 4")
+    await box.exec("touch -d @1000 sides.py")
+    assert (await box.exec(["python3", "-c", "import sides; print(sides.total)"])).stdout == "-1\n"
+    assert await box.edit("sides.py", "-", "+") == 1
+    await box.exec("touch -d @1000 sides.py")
+    assert (await box.exec(["python3", "-c", "import sides; print(sides.total)"])).stdout == "7\n"
+    assert (await box.run("import sides; print(sides.total)")).output == "7\n"
+    assert await box.glob("__pycache__") == []
+
+
 async def test_files_are_listed_described_and_read_in_part(box: AsyncSandbox) -> None:
     await box.write("data/b.txt", "0123456789")
     await box.write("/tmp/out/a.txt", "outside")

@@ -185,7 +185,7 @@ async def test_spans_of_a_team_with_a_nested_team(executor: Executor, exported: 
         "  invoke_agent reviewer",
         "    chat",
     ]
-    workflow = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "inner"}
+    workflow = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.agent.name": "inner"}
     assert attributes(exported.one("invoke_workflow inner")) == workflow
     assert len({span.context.trace_id for span in exported.spans}) == 1
 

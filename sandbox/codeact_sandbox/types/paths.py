@@ -7,6 +7,8 @@ HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 ENVIRONMENT = {
     "HOME": HOME,
     "LANG": "C.UTF-8",
+    # Python uses a cached module if the size and the second of its source are the same: an edit after a run would not count.
+    "PYTHONDONTWRITEBYTECODE": "1",
     # The sandbox is discarded, so Debian's protection of its own Python is of no use here.
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
