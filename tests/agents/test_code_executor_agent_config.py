@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,7 +44,6 @@ ARGUMENTS: dict[str, Any] = {
     "stream_output": True,
     "describe_environment": False,
     "context_budget": 50_000,
-    "skills": [str(Path(__file__).parents[2] / "samples" / "skills")],
 }
 TYPED = {"output_content_type", "output_content_type_format"}  # in the config, they are one component
 OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget", "skills", *TYPED}
@@ -80,7 +78,7 @@ def test_every_argument_is_in_the_configuration() -> None:
     assert arguments == set(inspect.signature(UpstreamAgent).parameters) | OURS
     fields = set(CodeExecutorAgentConfig.model_fields) - {"structured_message_factory"}
     assert arguments - TYPED == fields | {"approval_func", "redact"}
-    tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", *ARGUMENTS}
+    tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", "skills", *ARGUMENTS}
     assert fields == tested
 
 
