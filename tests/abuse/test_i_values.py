@@ -34,7 +34,8 @@ ATTACK = """
                 done.append(path)
             except OSError:
                 pass
-    subprocess.run("mount -o remount,rw /data; umount /data/file.txt; echo x > /data/file.txt; dd if=/dev/zero of=/data/new; touch /skills/x",
+    subprocess.run("mount -o remount,rw /data; umount /data/file.txt; echo x > /data/file.txt; dd if=/dev/zero of=/data/new;"
+                   "touch /skills/x",
                    shell=True, stderr=subprocess.DEVNULL)
     print(done, sorted(os.listdir("/data")), os.listdir("/skills"), os.listdir("/skills/s"))
 """
