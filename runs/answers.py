@@ -139,10 +139,11 @@ def write_answers(path: Path, questions: Sequence[Question], decisions: Mapping[
 def _write(path: Path, answer: Answer) -> None:
     (path / ANSWERS).mkdir(mode=0o700, exist_ok=True)
     line = answer.model_dump_json().encode()
-    if (chain := user_chain(make=True)) is not None:
-        with open_regular(path / EVENTS) as log:
-            chain.begin(log.fileno())
-        line = chain.signed(line)
+    if (chain := user_chain(make=True)) is None:
+        raise RunError("The answer can't be signed: this user has no folder for a key, as ~/.local/state is.")
+    with open_regular(path / EVENTS) as log:
+        chain.begin(log.fileno())
+    line = chain.signed(line)
     part, name = f".{secrets.token_hex(8)}", f"{answer.question}.json"
     with _folder(path) as folder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -195,7 +196,7 @@ def _read(path: Path, name: str, sha256: str) -> Answer | None:
         return None
     except (OSError, ValidationError):
         answer = None
-    if answer is None or (answer.question, answer.sha256) != (name, sha256) or (chain is not None and chain.broken):
+    if answer is None or (answer.question, answer.sha256) != (name, sha256) or chain is None or chain.broken:
         raise RunFileError(
             f"{path / ANSWERS / name}.json is damaged, or you did not write it on this machine: remove it, and answer again."
         )

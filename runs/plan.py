@@ -166,6 +166,9 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         except ValidationError as error:
             raise _damaged(run, Gap(raw.line, first_problem(error))) from None
     reader.finish()
+    for each in reader.plan.questions:
+        if each.used and (chain is None or chain.broken):
+            each.asked.sha256 = ""  # who has written the log can have approved nothing here
     return replace(reader.plan, found=found, chain=chain if chain is not None and not chain.broken else None)
 
 
@@ -277,7 +280,7 @@ class _Reader:
                 self._question(event)
             case ValueLogged():
                 self._value(event)
-            case RunFinished() | RunResumed() | LogStopped():
+            case _:
                 self._ended_or_not(event)
 
     def finish(self) -> None:
@@ -312,7 +315,9 @@ class _Reader:
         if isinstance(event, QuestionAsked):
             self.plan.questions.append(Question(event))
             if len(self.plan.open_questions) > MAX_OPEN:
-                raise RunNotResumableError(f"{self.plan.run.folder.path} can't be continued: it has too many questions.")
+                raise RunNotResumableError(
+                    f"{self.plan.run.folder.path} can't be continued: it has too many questions."
+                )
             return
         for each in self.plan.questions:
             if each.asked.question == event.question:
@@ -334,10 +339,9 @@ class _Reader:
     def _host_call(self, event: HostCallStarted | HostCallFinished) -> None:
         if event.block:
             if (step := self._steps.get((event.agent, event.block))) is not None:
-                began = isinstance(event, HostCallStarted) or event.call in step.calls
-                if not began and event.record.outcome == "cancelled":
-                    return  # the block has ended before the call was approved
-                step.calls[event.call] = event
+                ended = isinstance(event, HostCallFinished) and event.record.outcome == "cancelled"
+                if not ended or event.call in step.calls:  # else the block has ended before the call was approved
+                    step.calls[event.call] = event
         elif isinstance(event, HostCallStarted):
             self._history(event.agent).tool_calls = event.call
             call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
@@ -345,9 +349,10 @@ class _Reader:
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
             known.finished = event
 
-    def _ended_or_not(self, event: RunFinished | RunResumed | LogStopped) -> None:
+    def _ended_or_not(self, event: RunEvent) -> None:
         if isinstance(event, LogStopped):
             self._stopped = event
+        if not isinstance(event, RunFinished | RunResumed):
             return
         self.plan.finished = event if isinstance(event, RunFinished) else None
         for change in event.journals if isinstance(event, RunResumed) else ():
