@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test live-model test-live test-integrations test-fast check lint format types engine image bench bench-quick bench-batch screenshots clean
+.PHONY: help notice-demo notice-engine demo test live-model test-live test-integrations test-fast check lint format types types-users engine image bench bench-quick bench-batch screenshots release-check clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -58,6 +58,9 @@ format: $(VENV)/.installed ## format the code
 types: $(VENV)/.installed ## mypy, strict
 	@$(BIN)/mypy -p autogen_codeact -p codeact_sandbox
 
+types-users: $(VENV)/.installed ## what mypy and pyright say of samples, programs of the docs, and mistakes of users
+	@$(BIN)/pytest --quiet tests/test_types.py
+
 notice-demo notice-engine:
 	@docker/setup.sh notice $(@:notice-%=%)
 
@@ -90,5 +93,13 @@ $(VENV)/.installed: pyproject.toml sandbox/pyproject.toml constraints.txt
 		echo "pip could not install the project: see its message above; is a package registry reachable?" >&2; exit 1; }
 	@touch $@
 
+$(VENV)-release/.installed: .ci/release.txt
+	@docker/setup.sh venv $(VENV)-release $(PYTHON)
+	@$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check --requirement .ci/release.txt
+	@touch $@
+
+release-check: $(VENV)-release/.installed ## build both distributions into dist/, check them, and run the demo from the wheels
+	@.ci/release-check $(VENV)-release/bin/python
+
 clean: ## remove what make has created in this folder
-	rm -rf $(VENV) .integrations build dist *.egg-info sandbox/build sandbox/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* .integrations build dist *.egg-info sandbox/build sandbox/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -6,38 +6,56 @@ import textwrap
 from collections.abc import Sequence
 
 from autogen_codeact.agents.text import shorten
+from codeact_sandbox.tools.search import MAX_LISTED_CHARS, STUBS_FOLDER, are_many, summary
 from codeact_sandbox.types.tool import HostToolProtocol
 
-MAX_FULL_CHARS = 12_000
-MAX_COMPACT_CHARS = 24_000
-MAX_SUMMARY_CHARS = 120
+MAX_NAMES_CHARS = 1200
+MAX_MODULES = 20
+MIN_NAMES = 3
 
 TOOLS = "These functions of the host can be called in code, as any others; each call is made at once:"
 COMPACT = (
     "These functions of the host can be called in code, as any others; each call is made at once. "
     "`help(name)` in code prints what one does and what it returns:"
 )
-NAMES = (
-    "These functions of the host can be called in code, as any others; each call is made at once. There are many: print "
-    "`help(name)` in code to read how one is called and what it does, before you call it:"
+MANY = (
+    "Code can call {count} functions of the host without an import; each call is made at once. Print "
+    '`search_tools("what is wanted", limit=5)` in code to find some with their signatures, or `help(name)` to read one. '
+    f"The files {STUBS_FOLDER}/*.pyi have all signatures. Some of their names:"
 )
 
 
 def describe_tools(tools: Sequence[HostToolProtocol]) -> str:
     """Describe host tools to a model: signatures and docstrings.
 
-    Where that would be more than 12,000 characters, only the first line of each docstring is shown, and `help(name)` in code
-    has the rest; if that is still more than 24,000 characters, names alone.
+    Where that would be more than 8,000 characters (about 2,000 tokens), only the first line of each docstring is shown, and
+    `help(name)` in code has the rest. If that is still more, code has `search_tools`, and some names are shown.
     """
     if not tools:
         return ""
+    if are_many(tools):
+        return _names_of(tools)
     full = describe_functions(TOOLS, tools)
-    if len(full) <= MAX_FULL_CHARS:
-        return full
-    compact = _fenced(COMPACT, "\n".join(map(_summary, tools)))
-    if len(compact) <= MAX_COMPACT_CHARS:
-        return compact
-    return f"{NAMES}\n{', '.join(tool.name for tool in tools)}"
+    return full if len(full) <= MAX_LISTED_CHARS else _fenced(COMPACT, "\n".join(map(summary, tools)))
+
+
+def _names_of(tools: Sequence[HostToolProtocol]) -> str:
+    modules: dict[str, list[str]] = {}
+    for tool in tools:
+        modules.setdefault(tool.name.rpartition(".")[0], []).append(tool.name)
+    lines = [MANY.format(count=f"{len(tools):,}")]
+    room = MAX_NAMES_CHARS // min(len(modules), MAX_MODULES)
+    for module, names in list(modules.items())[:MAX_MODULES]:
+        shown = names[:MIN_NAMES]
+        for name in names[MIN_NAMES:]:
+            if len(", ".join(shown)) + len(name) > room:
+                break
+            shown.append(name)
+        more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+        lines.append(f"- {f'{module}: ' if module else ''}{shorten(', '.join(shown), 2 * room)}{more}")
+    if len(modules) > MAX_MODULES:
+        lines.append(f"- and {len(modules) - MAX_MODULES:,} more modules")
+    return "\n".join(lines)
 
 
 def describe_functions(head: str, tools: Sequence[HostToolProtocol]) -> str:
@@ -55,8 +73,3 @@ def _whole(tool: HostToolProtocol) -> str:
     text = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
     end = "\n    " if "\n" in text else ""
     return f'{head}\n    """{text}{end}"""' if text else f"{head} ..."
-
-
-def _summary(tool: HostToolProtocol) -> str:
-    text = shorten(" ".join(tool.description.strip().partition("\n")[0].split()), MAX_SUMMARY_CHARS)
-    return f"def {tool.name}{tool.signature}: ...{f'  # {text}' if text else ''}"

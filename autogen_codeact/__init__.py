@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from autogen_codeact.version import __version__ as __version__
 from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from autogen_codeact.teams import Team as Team
     from codeact_sandbox import AsyncSandbox as AsyncSandbox
     from codeact_sandbox import Sandbox as Sandbox
-
-__version__ = "0.1.0"
 
 
 _NAMES = {

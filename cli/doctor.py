@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from autogen_codeact import __version__
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
 from autogen_codeact.cli.leftovers import Check, Status, check_leftovers
 from autogen_codeact.cli.model_servers import without_login
@@ -28,7 +29,7 @@ from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from codeact_sandbox.backends.docker.engine import connect, engine_errors
 from codeact_sandbox.backends.docker.image import FALLBACK_IMAGE
 from codeact_sandbox.backends.docker.image_requests import find_image
-from codeact_sandbox.types.options import DEFAULT_IMAGE
+from codeact_sandbox.types import version
 from codeact_sandbox.types.result import format_duration
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def run_doctor(image: str | None, *, as_json: bool) -> int:
             if check.advice:
                 terminal.field("", f"-> {check.advice}", indent=20)
 
+    ours = f"autogen-codeact {__version__}, codeact-sandbox {version.__version__}, image {version.DEFAULT_IMAGE}"
+    add(Check("packages", "ok", ours))
     choice = _check_host(image, add)
     interrupted = run_until_interrupted(_check_sandbox(choice, add)) if choice is not None else 0
     add(check_leftovers())
@@ -95,7 +98,7 @@ def _check_host(image: str | None, add: AddCheck) -> SandboxChoice | None:
         return None if needed else SandboxChoice("bubblewrap", mode="process", timeout=_SANDBOX_TIMEOUT_S)
     if found.status == "lack":
         return None
-    usable = image or (DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
+    usable = image or (version.DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
     return SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S)
 
 
@@ -144,7 +147,7 @@ def _versions(versions: Mapping[str, str]) -> Check:
 
 def _check_image(client: docker.APIClient, image: str | None) -> Check:
     """Look for the image to run; nothing is pulled."""
-    name = image if image is not None else DEFAULT_IMAGE
+    name = image if image is not None else version.DEFAULT_IMAGE
     try:
         found = find_image(client, name)
         if found is not None:

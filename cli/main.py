@@ -47,15 +47,18 @@ def main() -> NoReturn:
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
+        from autogen_codeact import __version__
+        from codeact_sandbox.types import version
 
-        typer.echo(f"codeact {version('autogen-codeact')}")
+        typer.echo(f"codeact {__version__} (codeact-sandbox {version.__version__}, image {version.DEFAULT_IMAGE})")
         raise typer.Exit
 
 
 @app.callback()
 def _common(
-    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the versions."
+    ),
 ) -> None:
     pass
 

@@ -4,11 +4,14 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from autogen_codeact import __version__
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,8 +37,8 @@ def tracked(folder, ending=".py"):
 
 def test_each_wheel_installs_one_package_with_all_its_modules(wheels):
     sandbox, agents = map(names_in, wheels)
-    assert {name.split("/")[0] for name in sandbox} == {"codeact_sandbox", "codeact_sandbox-0.1.0.dist-info"}
-    assert {name.split("/")[0] for name in agents} == {"autogen_codeact", "autogen_codeact-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in sandbox} == {"codeact_sandbox", "codeact_sandbox-0.2.0.dist-info"}
+    assert {name.split("/")[0] for name in agents} == {"autogen_codeact", "autogen_codeact-0.2.0.dist-info"}
     modules = {name for name in sandbox if name.endswith(".py")}
     assert modules == {name.removeprefix("sandbox/") for name in tracked("sandbox")}
     folders = (
@@ -54,6 +57,15 @@ def test_each_wheel_installs_one_package_with_all_its_modules(wheels):
         "autogen_codeact"
     )
     assert {name for name in agents if name.endswith(".py")} == expected
+
+
+def test_both_distributions_have_the_version_of_one_file(wheels):
+    assert (ROOT / "autogen_codeact" / "version.py").samefile(
+        ROOT / "sandbox" / "codeact_sandbox" / "types" / "version.py"
+    )
+    assert {wheel.name.split("-")[1] for wheel in wheels} == {__version__}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"codeact-sandbox=={__version__}" in project["dependencies"]
 
 
 def test_wheels_hold_image_recipe_recordings_page_and_type_markers(wheels):

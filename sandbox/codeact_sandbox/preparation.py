@@ -10,6 +10,7 @@ from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.blocks import make_request, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.tools.search import STUBS_FOLDER
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.languages import Language
@@ -38,7 +39,7 @@ async def prepare(
         await client.start()
     tools.started(client.settings.tools)
     try:
-        return await _send_parts(client, options, workspace, languages, all_files=all_files)
+        return await _send_parts(client, options, tools, workspace, languages, all_files=all_files)
     except BaseException:
         await client.stop()
         raise
@@ -47,6 +48,7 @@ async def prepare(
 async def _send_parts(
     client: RunnerClient,
     options: SandboxOptions,
+    tools: Toolset,
     workspace: Workspace | None,
     languages: Mapping[str, Language],
     *,
@@ -55,6 +57,9 @@ async def _send_parts(
     """Send files and functions, and run `init_command`."""
     blocks = 0
     await check_data(client, options.data)
+    for name, content in (await tools.stub_files()).items():
+        pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
+        await client.requests.write_file(f"{STUBS_FOLDER}/{name}", 0o644, pieces)
     if workspace is not None:
         workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
     if options.functions_source is not None:

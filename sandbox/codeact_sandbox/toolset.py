@@ -7,12 +7,15 @@ import contextlib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, ClassVar
 
+from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.tools.broker import ToolBroker
 from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.mcp_client import McpServer, McpSource
+from codeact_sandbox.tools.search import SEARCH, GroupedTool, SearchTool, are_many, stub_files
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.tools.stub import sources
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
@@ -20,6 +23,9 @@ from codeact_sandbox.types.tool_limits import ToolLimits
 
 Tool = Callable[..., Any] | HostToolProtocol | ToolSource | McpServer
 """A typed function, sync or async, an object of the `HostToolProtocol` protocol, a source of such objects, or an MCP server."""
+
+MAX_TOOLS = 10_000
+_threads = Threads(most=1, name="codeact-stubs")
 
 
 class Toolset:
@@ -43,6 +49,7 @@ class Toolset:
         self._at_start: frozenset[str] = frozenset()
         self._approve = self._approving = _checked(approve)
         self._ready: list[HostToolProtocol | ToolSource] = []
+        self._stubs: Future[Mapping[str, bytes]] | None = None
         self._in_use: tuple[HostToolProtocol, ...] = ()
         self._added: tuple[Any, ...] = ()
         self.known: tuple[HostToolProtocol, ...] | None = ()
@@ -103,10 +110,16 @@ class Toolset:
         self.known = tuple(tools) if len(tools) == len(self._ready) else None
 
     def _use(self, tools: Sequence[HostToolProtocol]) -> None:
-        self.broker.replace(self._in_use, tools)
-        self._in_use = tuple(tools)
+        search = [SearchTool(tuple(tools))] if are_many(tools) else []
+        self.broker.replace(self._in_use, [*tools, *search])
+        self._in_use = (*tools, *search)
+        (self.broker.without_approval.add if search else self.broker.without_approval.discard)(SEARCH)
+        # Written while the sandbox starts.
+        self._stubs = _threads.submit(lambda: stub_files(tools)) if search else None
 
     def _check_names(self, tools: Sequence[HostToolProtocol]) -> None:
+        if len(tools) > MAX_TOOLS:
+            raise ValueError(f"A sandbox can have {MAX_TOOLS:,} tools, not {len(tools):,}: leave some out.")
         known = {"ToolError", "ToolRefused"}
         for tool in tools:
             if tool.name in known:
@@ -157,6 +170,10 @@ class Toolset:
         """Return what the runner gets at its start."""
         return self.broker.settings()
 
+    async def stub_files(self) -> Mapping[str, bytes]:
+        """Return files with the signatures of all tools, by their names, if the tools are many."""
+        return await asyncio.wrap_future(self._stubs) if self._stubs is not None else {}
+
     def started(self, settings: Mapping[str, Any] | None) -> None:
         """Record which tools a sandbox has known since its start."""
         self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
@@ -169,36 +186,27 @@ class Toolset:
 
 
 def grouped(lists: Sequence[tuple[str, Sequence[HostToolProtocol]]]) -> list[HostToolProtocol]:
-    """Join lists of tools; those of a group with a name that another list has, too, become functions of a module."""
+    """Join lists of tools.
+
+    Those of a group with a name that another list has, too, become functions of a module; if the tools are many, those of each
+    group, and the sandbox gets the stub of a tool when code first uses it.
+    """
+    joined = _joined(lists, many=False)
+    return _joined(lists, many=True) if are_many(joined) else joined
+
+
+def _joined(lists: Sequence[tuple[str, Sequence[HostToolProtocol]]], *, many: bool) -> list[HostToolProtocol]:
     counts = Counter(name for _, tools in lists for name in {tool.name for tool in tools})
     modules = set(counts)
     joined: list[HostToolProtocol] = []
     for group, tools in lists:
-        if group and any(counts[tool.name] > 1 for tool in tools):
+        if group and (many or any(counts[tool.name] > 1 for tool in tools)):
             while group in modules:
                 group += "_"  # noqa: PLW2901 - the name of the module
             modules.add(group)
-            tools = [GroupedTool(group, tool) for tool in tools]  # noqa: PLW2901 - as above
+            tools = [GroupedTool(group, tool, when_used=many and hasattr(tool, "made_when_used")) for tool in tools]  # noqa: PLW2901 - as above
         joined += tools
     return joined
-
-
-class GroupedTool:
-    """A host tool that code calls as a function of a module.
-
-    Args:
-        group: The name of the module.
-        tool: The tool.
-    """
-
-    def __init__(self, group: str, tool: HostToolProtocol) -> None:
-        self.name = f"{group}.{tool.name}"
-        self.signature, self.description, self.source, self.run = (
-            tool.signature,
-            tool.description,
-            tool.source,
-            tool.run,
-        )
 
 
 def _checked(approve: ApproveTool | None) -> ApproveTool | None:

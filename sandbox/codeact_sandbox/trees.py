@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.runner.worker import trees
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.limits import parse_names
 
 FileType = Literal["file", "folder", "link", "other"]
 MAX_LISTED = 100_000
@@ -252,7 +253,7 @@ async def get_folder(sandbox: HasCommands, path: str, target: Path) -> Path:
     return target
 
 
-async def snapshot(sandbox: HasCommands, target: Path | str) -> Path:
+async def snapshot(sandbox: HasCommands, target: Path | str, *, exclude: Sequence[str] = ()) -> Path:
     """Write the workspace into one compressed tar file on the host: files, folders and links, with modes and times.
 
     It can be restored in any sandbox, and by `tar`.
@@ -260,6 +261,7 @@ async def snapshot(sandbox: HasCommands, target: Path | str) -> Path:
     Args:
         sandbox: The sandbox.
         target: The file, which is replaced if it exists. `Sandbox(snapshot=target)` starts with it.
+        exclude: Paths relative to the workspace that are left out, with what is below them. Default: none.
 
     Returns:
         The file.
@@ -275,7 +277,8 @@ async def snapshot(sandbox: HasCommands, target: Path | str) -> Path:
             async def take(data: bytes) -> None:
                 await in_thread(file.write, data)
 
-            await _operate(sandbox, "pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, compressed=True, **_LIMITS)
+            more: dict[str, Any] = {"exclude": parse_names("exclude", exclude), "compressed": True, **_LIMITS}
+            await _operate(sandbox, "pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, **more)
             await in_thread(os.fsync, file.fileno())
         os.replace(part, target)
     except OSError as error:
@@ -289,8 +292,12 @@ async def snapshot(sandbox: HasCommands, target: Path | str) -> Path:
 
 async def restore(sandbox: HasCommands, snapshot: Path) -> None:
     """Fill the workspace with what `snapshot` has written."""
-    content = in_threads(_file(snapshot))
-    await _answer(sandbox, "unpack", ".", content=content, timeout=TRANSFER_TIMEOUT_S, compressed=True)
+    await unpack(sandbox, in_threads(_file(snapshot)))
+
+
+async def unpack(sandbox: HasCommands, content: Input, *, compressed: bool = True) -> None:
+    """Fill the workspace with what a tar file contains, which may be compressed as those of `snapshot` are."""
+    await _answer(sandbox, "unpack", ".", content=content, timeout=TRANSFER_TIMEOUT_S, compressed=compressed)
 
 
 def _file(path: Path) -> Generator[bytes]:

@@ -190,7 +190,7 @@ OTHER_VERSION = "import autogen_codeact; autogen_codeact.__version__ = '9.9'"
         ),
         (
             OTHER_VERSION,
-            r"node \S+: it has version 9\.9 of autogen-codeact, and the driver has 0\.1\.0",
+            r"node \S+: it has version 9\.9 of autogen-codeact, and the driver has 0\.2\.0",
         ),
     ],
 )

@@ -33,7 +33,7 @@ def test_complete_machine_passes_all_checks(docker_engine):
     assert (done.status, done.err) == (0, "")
     good, found = checks(done)
     assert good
-    assert list(found) == ["engine", "versions", "image", "bubblewrap", "sandbox", *LIMITS, "block"]
+    assert list(found) == ["packages", "engine", "versions", "image", "bubblewrap", "sandbox", *LIMITS, "block"]
     del found["bubblewrap"]  # depends on this machine
     assert {name: check["status"] for name, check in found.items() if check["status"] != "ok"} == {}
     assert f"Docker {docker_engine} at " in found["engine"]["detail"]
@@ -56,7 +56,7 @@ def test_text_output_has_one_line_per_check(docker_engine):
     lines = [line for line in every if line[5:20].strip() not in [*DEPENDS, "bubblewrap"]]
     assert [line[5:20].strip() for line in every].count("leftovers") == 1
     assert [line[5:20].strip() for line in lines[:-2]] == [
-        *["engine", "versions", "image", "sandbox", *LIMITS, "block"]
+        *["packages", "engine", "versions", "image", "sandbox", *LIMITS, "block"]
     ]
     assert {line[:5] for line in lines[:-2]} == {"ok   "}
     assert lines[-1] == "Everything needed is available."
@@ -111,7 +111,9 @@ def test_without_any_sandbox_the_other_checks_still_run(tmp_path):
     assert done.status == 1
     good, found = checks(done)
     assert not good
-    assert list(found) == ["engine", "bubblewrap", "versions"]
+    assert list(found) == ["packages", "engine", "bubblewrap", "versions"]
+    ours = "autogen-codeact 0.2.0, codeact-sandbox 0.2.0, image autogen-codeact/sandbox:0.2"
+    assert found["packages"] == {"name": "packages", "status": "ok", "detail": ours, "advice": ""}
     assert found["versions"]["detail"] == f"Linux {platform.release()}"
     assert (found["engine"]["status"], found["bubblewrap"]["status"]) == ("lack", "note")
     assert found["bubblewrap"]["advice"].startswith("bubblewrap is not installed: apt-get install bubblewrap")
@@ -125,7 +127,7 @@ def test_without_an_engine_bubblewrap_is_enough(bubblewrap):
     done = codeact("doctor", "--json", env=NOWHERE)
     good, found = checks(done)
     assert (done.status, good) == (0, True)
-    assert list(found) == ["engine", "bubblewrap", "versions", "sandbox", *LIMITS, "block"]
+    assert list(found) == ["packages", "engine", "bubblewrap", "versions", "sandbox", *LIMITS, "block"]
     assert {name for name, check in found.items() if check["status"] == "lack"} == set()
     assert (found["engine"]["status"], found["bubblewrap"]["status"]) == ("note", "ok")
     assert found["sandbox"]["detail"].startswith("bubblewrap, started in ")
@@ -143,6 +145,6 @@ def test_a_missing_image_is_not_pulled(docker_engine, image, detail, advice):
     done = codeact("doctor", "--json", "--image", image)
     assert done.status == 1
     _, found = checks(done)
-    assert list(found) == ["engine", "versions", "image", "bubblewrap"]
+    assert list(found) == ["packages", "engine", "versions", "image", "bubblewrap"]
     assert found["image"]["detail"].startswith(detail)
     assert found["image"]["advice"] == advice

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from importlib.metadata import version
 
 from tests.cases import case
 from tests.cli.support import codeact
@@ -109,7 +108,11 @@ def test_help_of_batch_fits_on_a_screen():
 
 def test_version():
     done = codeact("--version")
-    assert (done.status, done.out, done.err) == (0, f"codeact {version('autogen-codeact')}\n", "")
+    assert (done.status, done.out, done.err) == (
+        0,
+        "codeact 0.2.0 (codeact-sandbox 0.2.0, image autogen-codeact/sandbox:0.2)\n",
+        "",
+    )
 
 
 def test_wrong_usage_is_status_2():

@@ -32,6 +32,7 @@ async def test_a_command_has_its_streams_its_input_and_its_exit_code(box: AsyncS
         ("printf out; printf err >&2; exit 7", {}, (7, "out", "err")),
         ("kill -TERM $$", {}, (143, "", "")),
         (["nothing-of-this-name"], {}, (127, "", "nothing-of-this-name: not found\n")),
+        (["/etc/passwd"], {}, (126, "", "/etc/passwd: Permission denied\n")),
         ("read line || printf end", {}, (0, "end", "")),
         (
             "cat; pwd; printf $GIVEN",

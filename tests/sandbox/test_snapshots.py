@@ -1,6 +1,7 @@
 """Snapshots: the workspace of a sandbox as a file, which another sandbox starts with."""
 
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ def test_a_snapshot_is_the_workspace_of_another_sandbox(
         box.write("a/b.txt", "kept")
         box.exec("ln -s a/b.txt link; mkdir empty; chmod 700 a/b.txt; touch -d @1000 a/b.txt")
         assert box.snapshot(target) == target
+        with tarfile.open(box.snapshot(tmp_path / "less.tar.gz", exclude=["a", "emp"])) as less:
+            assert less.getnames() == ["empty", "link"]
+        Path(less.name).unlink()
     with Sandbox(backend, mode=mode, snapshot=target) as box:  # type: ignore[arg-type]
         assert [(each.path, each.type) for each in box.ls()] == [("a", "folder"), ("empty", "folder"), ("link", "link")]
         assert box.stat("a/b.txt") == FileInfo("a/b.txt", "file", 4, 0o700, 1000.0)

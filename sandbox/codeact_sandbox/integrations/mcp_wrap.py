@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import textwrap
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -15,14 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from codeact_sandbox import AsyncSandbox, McpServer, Result, ToolApproval, ToolApprovalRequest
-from codeact_sandbox.tools.search import ToolSearch
+from codeact_sandbox.tools.search import SearchTool
 from codeact_sandbox.types.filenames import printable, printable_text
 from codeact_sandbox.types.observers import CallFinished, CallIntent
-from codeact_sandbox.types.tool import HostToolProtocol
 
-MAX_FOUND = 20
-MAX_TOOL_CHARS = 4000
-MAX_NAMES_CHARS = 8000
 MAX_ARGUMENT_CHARS = 1000
 MAX_CALLS_SHOWN = 20
 RUN_CODE = """Run Python code that calls the tools found by search_tools as functions. Return what it prints, and its last value.
@@ -58,7 +53,7 @@ class Wrapped:
         self, servers: Sequence[McpServer], allow: Sequence[str] | None = None, log: Path | None = None
     ) -> None:
         self._servers, self._allow, self._log = servers, allow, log
-        self._index: ToolSearch | None = None
+        self._search: SearchTool | None = None
 
     @property
     def instructions(self) -> str:
@@ -80,13 +75,8 @@ class Wrapped:
 
     async def search(self, sandbox: AsyncSandbox, query: str, limit: int) -> str:
         """Describe the tools that fit a query; without one, name all."""
-        tools = await sandbox.list_tools()
-        if not query.strip():
-            names = ", ".join(tool.name for tool in tools)
-            return f"{len(tools)} tools: {textwrap.shorten(names, MAX_NAMES_CHARS, placeholder=' …')}"
-        self._index = self._index or ToolSearch(tools)
-        found = self._index.search(query, min(max(1, limit), MAX_FOUND))
-        return "\n\n".join(map(_described, found)) or f"None of the {len(tools)} tools fits. Try other words."
+        self._search = self._search or SearchTool(await sandbox.list_tools())
+        return self._search.describe(query, limit)
 
     async def _approve(self, request: ToolApprovalRequest) -> ToolApproval:
         if any(fnmatchcase(request.name, pattern) for pattern in self._allow or ()):
@@ -130,11 +120,6 @@ def calls_of(result: Result) -> list[str]:
     if more := len(result.tool_calls) - len(calls):
         calls.append(f"and {more:,} more")
     return ["Calls:", *calls] if calls else []
-
-
-def _described(tool: HostToolProtocol) -> str:
-    text = f"def {tool.name}{tool.signature}:\n{textwrap.indent(tool.description.strip(), '    ')}"
-    return printable_text(text if len(text) <= MAX_TOOL_CHARS else f"{text[:MAX_TOOL_CHARS]} …")
 
 
 def _shown(name: str, arguments: Any, most: int = MAX_ARGUMENT_CHARS) -> str:

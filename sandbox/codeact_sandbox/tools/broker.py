@@ -8,7 +8,7 @@ import contextvars
 import logging
 import struct
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -83,9 +83,10 @@ class ToolBroker:
 
     def replace(self, old: Sequence[HostToolProtocol], new: Sequence[HostToolProtocol]) -> None:
         """Replace some of the tools by others."""
-        staying = {name: tool for name, tool in self.tools.items() if tool not in old}
+        gone = set(map(id, old))
+        staying = {name: tool for name, tool in self.tools.items() if id(tool) not in gone}
         names = [*staying, *(tool.name for tool in new)]
-        if double := sorted({name for name in names if names.count(name) > 1}):
+        if double := sorted(name for name, count in Counter(names).items() if count > 1):
             raise ValueError(f"two host tools have the same name ({', '.join(double)}): rename one")
         for name in names:
             if not all(part.isidentifier() and not part.startswith("_") for part in name.split(".")):

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextvars
 import functools
 import json
+import keyword
 import logging
 import math
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -27,6 +29,8 @@ logger = logging.getLogger("codeact_sandbox")
 
 MAX_SCHEMA_BYTES = 1024 * 1024
 MAX_DEPTH = 60
+MAX_SIMPLE_CHARS = 8 * 1024
+MAX_SIMPLE_DEPTH = 16
 # About a second in a thread, for arguments and a schema designed to take long.
 MAX_STEPS = 400_000
 # Limit for checks on the event loop.
@@ -48,6 +52,10 @@ _UNCHECKED = frozenset(
 )
 _DATA = frozenset({"enum", "const", "default", "example", "examples"})
 _BY_NAME = frozenset({"properties", "$defs", "definitions", "dependentSchemas", "dependencies", "schemas"})
+_SCALARS: frozenset[type] = frozenset({str, int, float, bool, type(None)})
+_KINDS = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
+_DRAFTS = frozenset({"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"})
+_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 _EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _steps: contextvars.ContextVar[list[int]] = contextvars.ContextVar("steps")
 
@@ -55,7 +63,7 @@ _steps: contextvars.ContextVar[list[int]] = contextvars.ContextVar("steps")
 def plain_schema(schema: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """Copy a schema as plain JSON values."""
     try:
-        plain = _checked(json.dumps(schema))
+        plain = json.loads(text) if (text := simple_text(schema)) else _checked(json.dumps(schema))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(
             f"The JSON schema of {origin} can't be used: {error}. Make it smaller, or correct it."
@@ -63,21 +71,69 @@ def plain_schema(schema: Mapping[str, Any], origin: str) -> dict[str, Any]:
     return dict(plain)
 
 
-class ArgumentSchema:
-    """Checks arguments against a schema."""
+def simple_text(schema: Any) -> str:
+    """Return a schema as JSON if it is certainly valid and small, as nearly all are; else an empty text.
 
-    def __init__(self, schema: Mapping[str, Any], origin: str) -> None:
-        try:
-            kind: Any = validator_for(schema, default=Draft202012Validator)
-            current = kind not in (Draft3Validator, Draft4Validator)
-            schema = {**_adapted(schema, current=current), "type": "object"}
-            kind.check_schema(schema, format_checker=None)
-            _drop_unknown_references(schema, origin)
-        except Exception as error:  # noqa: BLE001 - whatever a malformed schema makes of the libraries
-            raise ValueError(
-                f"The JSON schema of {origin} is not valid: {_describe_schema_error(error)}. Correct it there."
-            ) from None
-        self._validator = _bounded(kind)(schema, registry=Registry())
+    What such a schema needs can be made when it is first used: nothing about it can be wrong. It has only the commonest
+    keywords, each with a value that every draft allows, and parameters whose names are the same in Python.
+    """
+    if type(schema) is not dict or not _is_simple(schema, 0):
+        return ""
+    names = schema.get("properties", {})
+    if not all(map(_NAME.fullmatch, names)) or any(map(keyword.iskeyword, names)):
+        return ""
+    text = json.dumps(schema)
+    return text if len(text) <= MAX_SIMPLE_CHARS else ""
+
+
+def _is_simple(schema: Any, depth: int) -> bool:
+    if type(schema) is not dict or depth > MAX_SIMPLE_DEPTH:
+        return False
+    for key, value in schema.items():
+        check = _SIMPLE.get(key)
+        if check is None or not check(value, depth + 1):
+            return False
+    return True
+
+
+def _are_simple(schemas: Iterable[Any], depth: int) -> bool:
+    return all(_is_simple(each, depth) for each in schemas)
+
+
+def _is_list_of(kinds: frozenset[type], value: Any) -> bool:
+    return type(value) is list and all(type(each) in kinds for each in value)
+
+
+_SIMPLE: dict[str, Callable[[Any, int], bool]] = {
+    "type": lambda value, _: type(value) is str and value in _KINDS,
+    "description": lambda value, _: type(value) is str,
+    "title": lambda value, _: type(value) is str,
+    "format": lambda value, _: type(value) is str,
+    "default": lambda value, _: type(value) in _SCALARS or value in ([], {}),
+    "enum": lambda value, _: _is_list_of(_SCALARS, value),
+    "required": lambda value, _: _is_list_of(frozenset({str}), value) and len(set(value)) == len(value),
+    "properties": lambda value, depth: type(value) is dict and _are_simple(value.values(), depth),
+    "items": _is_simple,
+    "anyOf": lambda value, depth: type(value) is list and bool(value) and _are_simple(value, depth),
+    "additionalProperties": lambda value, depth: type(value) is bool or _is_simple(value, depth),
+    "minimum": lambda value, _: type(value) in (int, float),
+    "maximum": lambda value, _: type(value) in (int, float),
+    "$schema": lambda value, depth: depth == 1 and type(value) is str and value in _DRAFTS,
+}
+
+
+class ArgumentSchema:
+    """Checks arguments against a schema, which is looked at when it is first used if it is a simple one."""
+
+    def __init__(self, schema: Mapping[str, Any], origin: str, text: str | None = None) -> None:
+        self._text = simple_text(schema) if text is None else text
+        if not self._text:
+            self._validator = _validator_of(schema, origin)
+
+    @functools.cached_property
+    def _validator(self) -> Any:
+        schema = _adapted(json.loads(self._text), current=True)
+        return _bounded(validator_for(schema, default=Draft202012Validator))({**schema, "type": "object"})
 
     async def problems(self, arguments: Mapping[str, Any]) -> list[str]:
         """Check arguments, in a thread if that takes long."""
@@ -105,6 +161,20 @@ class ArgumentSchema:
         except Exception as error:  # noqa: BLE001 - definitions are not checked before
             return [f"the arguments can't be checked against the tool's JSON schema: {reprlib.repr(str(error))}"]
         return list(found)
+
+
+def _validator_of(schema: Mapping[str, Any], origin: str) -> Any:
+    try:
+        kind: Any = validator_for(schema, default=Draft202012Validator)
+        current = kind not in (Draft3Validator, Draft4Validator)
+        schema = {**_adapted(schema, current=current), "type": "object"}
+        kind.check_schema(schema, format_checker=None)
+        _drop_unknown_references(schema, origin)
+    except Exception as error:  # noqa: BLE001 - whatever a malformed schema makes of the libraries
+        raise ValueError(
+            f"The JSON schema of {origin} is not valid: {_describe_schema_error(error)}. Correct it there."
+        ) from None
+    return _bounded(kind)(schema, registry=Registry())
 
 
 class _TooManySteps(Exception):

@@ -49,7 +49,7 @@ def mcp_tool(
     checks = None
     if output:
         of_results = f"the results of `{name}` of {origin}"
-        output = plain_schema(output, of_results)
+        output = plain_schema(output, of_results)  # the caller may change what it has given
         checks = ArgumentSchema(output, of_results)
     result, wrapped = _result_schema(output)
 
@@ -69,7 +69,7 @@ def _result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] 
         return None, False
     properties = schema.get("properties", {})
     if list(properties) == schema.get("required") == [_WRAPPED] and isinstance(properties[_WRAPPED], Mapping):
-        return {**properties[_WRAPPED], "$defs": schema.get("$defs", {})}, True
+        return {**properties[_WRAPPED], **({"$defs": schema["$defs"]} if "$defs" in schema else {})}, True
     return schema, False
 
 

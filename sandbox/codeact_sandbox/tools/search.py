@@ -1,27 +1,54 @@
-"""Finds host tools by words: BM25 over their names, parameters and descriptions."""
+"""Many host tools: finds them by words (BM25 over names, parameters and descriptions), and describes those that were found."""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import math
 import re
+import textwrap
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 
-from codeact_sandbox.types.tool import HostToolProtocol
+from codeact_sandbox.types.filenames import printable_text
+from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
-NAME_WEIGHT = 3
-SATURATION, LENGTH_WEIGHT = 4.0, 0.5
+SATURATION, LENGTH_WEIGHT = 10.0, 0.25
 """The parameters k1 and b of BM25, for short texts and long questions."""
 MAX_CHARS = 10_000
 """How much of a tool's description counts, and of a query."""
+MAX_LISTED_CHARS = 8000
+"""How long a list of tools may be, each with its signature and a few words: about 2,000 tokens. More are many."""
+MAX_SUMMARY_CHARS = 120
+MAX_FOUND = 20
+TOOLS_AT_ONCE = 20
+MAX_TOOL_CHARS = 4000
+MAX_NAMES_CHARS = 8000
+SEARCH = "search_tools"
+SOURCE = '''
+def search_tools(query="", limit=5):
+    """Find host tools by words, the best first, with their signatures; without words, name all. Print what it returns."""
+    return _call("search_tools", {"query": query, "limit": limit})
+'''
+STUBS_FOLDER = "/tmp/tools"  # noqa: S108 - in the sandbox
+_COMMON = """a about after all also am an and any are as at be been before but by can could did do does each for from had
+has have help how i if in into is it its just kindly know let like make me my need now of on once one or our
+out please right see should so some such than that the their them then there these they this to us want was we
+were what when where which while who will with would you your"""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
+_SILENT = frozenset(_COMMON.split())
 _ENDING = re.compile(r"(?<=...)(?:ing|es|ed|s)$")
 
 
 class _Stems(dict[str, str]):
+    """The stems of words; empty for words that say nothing."""
+
     def __missing__(self, word: str) -> str:
-        stem = self[word] = _ENDING.sub("", word.lower())
+        lower = word.lower()
+        stem = self[word] = "" if lower in _SILENT else _ENDING.sub("", lower)
         return stem
 
 
@@ -35,7 +62,7 @@ class ToolSearch:
     def __init__(self, tools: Iterable[HostToolProtocol]) -> None:
         self._tools = list(tools)
         stem = _Stems().__getitem__
-        self._counts = [Counter(map(stem, _WORD.findall(_text(tool)))) for tool in self._tools]
+        self._counts = [Counter(filter(None, map(stem, _WORD.findall(_text(tool))))) for tool in self._tools]
         self._lengths = [each.total() for each in self._counts]
 
     def search(self, query: str, limit: int = 5) -> list[HostToolProtocol]:
@@ -47,7 +74,7 @@ class ToolSearch:
         """
         found: dict[int, float] = {}
         number, mean = len(self._tools), sum(self._lengths) / max(1, len(self._tools))
-        for word in set(map(_Stems().__getitem__, _WORD.findall(query[:MAX_CHARS]))):
+        for word in set(filter(None, map(_Stems().__getitem__, _WORD.findall(query[:MAX_CHARS])))):
             having = [(place, each[word]) for place, each in enumerate(self._counts) if word in each]
             rarity = math.log(1 + (number - len(having) + 0.5) / (len(having) + 0.5))
             for place, count in having:
@@ -57,5 +84,112 @@ class ToolSearch:
         return [self._tools[place] for place in heapq.nlargest(limit, found, key=lambda place: (found[place], -place))]
 
 
+class SearchTool:
+    """The host tool `search_tools`, by which code finds others.
+
+    Args:
+        tools: The tools.
+    """
+
+    name = SEARCH
+    signature = '(query: str = "", limit: int = 5) -> str'
+    description = "Find host tools by words."
+    source = SOURCE
+
+    def __init__(self, tools: Sequence[HostToolProtocol]) -> None:
+        self._tools = tools
+
+    @cached_property
+    def _index(self) -> ToolSearch:
+        return ToolSearch(self._tools)
+
+    def describe(self, query: str, limit: int) -> str:
+        """Describe the tools that fit a query; without one, name all."""
+        if not query.strip():
+            names = ", ".join(tool.name for tool in self._tools)
+            return f"{len(self._tools)} tools: {textwrap.shorten(names, MAX_NAMES_CHARS, placeholder=' …')}"
+        found = self._index.search(query, min(max(1, limit), MAX_FOUND))
+        return "\n\n".join(map(_described, found)) or f"None of the {len(self._tools)} tools fits. Try other words."
+
+    @cached_property
+    def _grouped(self) -> dict[str, GroupedTool]:
+        return {tool.name: tool for tool in self._tools if isinstance(tool, GroupedTool)}
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Answer a search, or give the stub of a tool that code uses for the first time."""
+        if (grouped := self._grouped.get(str(arguments.get("stub")))) is not None:
+            return ToolAnswer(grouped.tool.source)
+        query, limit = arguments.get("query"), arguments.get("limit")
+        if not isinstance(query, str) or not isinstance(limit, int):
+            raise ToolArgumentError("search_tools takes a text and a number")
+        return ToolAnswer(await asyncio.to_thread(self.describe, query, limit))
+
+
+class GroupedTool:
+    """A host tool that code calls as a function of a module.
+
+    Args:
+        group: The name of the module.
+        tool: The tool.
+        when_used: Whether the sandbox gets its stub when code first uses it.
+    """
+
+    def __init__(self, group: str, tool: HostToolProtocol, *, when_used: bool = False) -> None:
+        self.name = f"{group}.{tool.name}"
+        self.tool, self.run = tool, tool.run
+        self._when_used = when_used
+
+    @property
+    def signature(self) -> str:
+        """Its parameters and result."""
+        return self.tool.signature
+
+    @property
+    def description(self) -> str:
+        """Its docstring."""
+        return self.tool.description
+
+    @property
+    def source(self) -> str | Mapping[str, Any]:
+        """Its stub, as data; for one that comes later, the tool that gives it."""
+        return {"from": SEARCH} if self._when_used else self.tool.source
+
+
+def are_many(tools: Iterable[HostToolProtocol]) -> bool:
+    """Return whether a list of tools would be too long for a system message."""
+    size = 0
+    for tool in tools:
+        size += len(summary(tool)) + 1
+        if size > MAX_LISTED_CHARS:
+            return True
+    return False
+
+
+def summary(tool: HostToolProtocol) -> str:
+    """Describe a tool in one line."""
+    text = " ".join(tool.description.strip().partition("\n")[0].split())
+    if len(text) > MAX_SUMMARY_CHARS:
+        text = f"{text[: MAX_SUMMARY_CHARS - 1]}…"
+    return f"def {tool.name}{tool.signature}: ...{f'  # {text}' if text else ''}"
+
+
+def stub_files(tools: Iterable[HostToolProtocol]) -> dict[str, bytes]:
+    """Write files with the signatures and docstrings of tools, one for each module."""
+    files: dict[str, list[str]] = {}
+    for number, tool in enumerate(tools):
+        if number % TOOLS_AT_ONCE == 0:
+            time.sleep(0)  # lets the threads go on that start the sandbox at the same time
+        module, _, name = tool.name.rpartition(".")
+        text = tool.description[:MAX_TOOL_CHARS].strip().replace("\\", "\\\\").replace('"""', r"\"\"\"")
+        body = f'"""{text}"""' if text else "..."
+        files.setdefault(module or "host_tools", []).append(f"def {name}{tool.signature}:\n    {body}\n")
+    return {f"{module}.pyi": "\n".join(stubs).encode(errors="replace") for module, stubs in files.items()}
+
+
+def _described(tool: HostToolProtocol) -> str:
+    text = f"def {tool.name}{tool.signature}:\n{textwrap.indent(tool.description.strip(), '    ')}"
+    return printable_text(text if len(text) <= MAX_TOOL_CHARS else f"{text[:MAX_TOOL_CHARS]} …")
+
+
 def _text(tool: HostToolProtocol) -> str:
-    return f"{f'{tool.name[:MAX_CHARS]} ' * NAME_WEIGHT}{tool.signature[:MAX_CHARS]} {tool.description[:MAX_CHARS]}"
+    return f"{tool.name[:MAX_CHARS]} {tool.signature[:MAX_CHARS]} {tool.description[:MAX_CHARS]}"

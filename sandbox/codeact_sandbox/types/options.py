@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from codeact_sandbox.types import environment as variables
+from codeact_sandbox.types import version
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.docker_hosts import DockerHost, SerializedHosts, parse_hosts
 from codeact_sandbox.types.environment import EnvironmentValue
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["process", "session"]
 BackendName = Literal["auto", "docker", "bubblewrap"]
-DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
 _SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
+DEFAULT_IMAGE = version.DEFAULT_IMAGE
 WRONG_LIMITS = (
     "limits must be Limits(memory='512m', ...), not {!r}; each limit is also an option by its name: memory='512m'"
 )

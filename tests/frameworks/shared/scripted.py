@@ -3,9 +3,14 @@
 import importlib.util
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
+from contextlib import closing, suppress
 from pathlib import Path
+
+import docker
 
 ROOT = Path(__file__).parents[3]
 _spec = importlib.util.spec_from_file_location("openai_server", ROOT / "tests" / "openai_server.py")
@@ -64,3 +69,29 @@ def run_program(heading, server, folder, timeout=100):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def sandboxes(pid=None):
+    """Return the sandboxes that a process has, of both engines. Default: this process."""
+    pid = pid or os.getpid()
+    found = [path.parent.name for path in Path("/proc").glob("[0-9]*/stat") if _is_bubblewrap(path, pid)]
+    with suppress(docker.errors.DockerException), closing(docker.from_env()) as engine:
+        label = f"org.autogen-codeact.owner={socket.gethostname()}:{pid}"
+        found += [each["Id"] for each in engine.api.containers(all=True, filters={"label": label})]
+    return found
+
+
+def _is_bubblewrap(path, parent):
+    try:
+        name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return False
+    return name == "bwrap" and rest.split()[1] == str(parent) and rest.split()[0] != "Z"
+
+
+def wait_until(condition, timeout=30.0):
+    """Wait until a condition holds, and return whether it does."""
+    until = time.monotonic() + timeout
+    while not (held := condition()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return held

@@ -57,6 +57,11 @@ def image_name(variant: Variant) -> str:
     return DEFAULT_IMAGE if variant == "default" else SLIM_IMAGE
 
 
+def content_of_recipe() -> str:
+    """Return the label of an image that was built from the present recipe."""
+    return _digest("Dockerfile", "build-base.sh", *_BUILD_FILES)
+
+
 def build_default_image(
     client: docker.APIClient,
     *,
@@ -71,7 +76,7 @@ def build_default_image(
     """
     started = time.monotonic()
     name = image_name(variant)
-    content = _digest("Dockerfile", "build-base.sh", *_BUILD_FILES)
+    content = content_of_recipe()
     there = find_image(client, name)
     if there and not force and labels_of(there).get(CONTENT_LABEL) == content:
         progress(f"{name} exists already, built from the same files")

@@ -47,7 +47,11 @@ class _Type:
 
 
 def _define(name, data):
-    """Make a function of this module."""
+    """Make a function of this module, or of a group of functions in it; those of many when they are first used."""
+    group, _, own = name.rpartition(".")
+    if "from" in data:
+        _group(group)._waiting[own] = data["from"]
+        return
     stub = _Stub(name, data)
     kind = data["rich"]
     result = _decoded if data["bytes"] else _functools.partial(_unpacked, kind) if kind else lambda value: value
@@ -64,15 +68,33 @@ def _define(name, data):
         each.__name__, each.__qualname__, each.__doc__ = name.rpartition(".")[2], title, data["doc"] or None
         each.__signature__, each.__annotations__ = stub.signature, dict(stub.annotations)
     function.aio = awaitable
-    group, _, own = name.rpartition(".")
     if group:
-        setattr(globals().setdefault(group, _Group(group)), own, function)
+        setattr(_group(group), own, function)
     else:
         globals()[name] = function
 
 
+def _group(name):
+    return globals().setdefault(name, _Group(name))
+
+
 class _Group(_types.ModuleType):
-    """Functions of one source, whose names another source has, too."""
+    """Functions of one source, where another one has the same names or there are many."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self._waiting = {}
+
+    def __getattr__(self, name):
+        whole = "%s.%s" % (self.__name__, name)
+        origin = vars(self).get("_waiting", {}).get(name)
+        if origin is None:
+            raise AttributeError("there is no host tool " + whole)
+        _define(whole, _call(origin, {"stub": whole}))  # noqa: F821 - a name of the module
+        return vars(self)[name]
+
+    def __dir__(self):
+        return sorted({name for name in vars(self) if not name.startswith("_")} | set(self._waiting))
 
     def __repr__(self):
         return "<host tools %s>" % self.__name__

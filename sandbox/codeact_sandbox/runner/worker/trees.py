@@ -268,13 +268,15 @@ def pack(target, path, compressed, **limits):
         packed.close()
 
 
-def tar_of(path, most_entries, most_bytes, check_link=None):
+def tar_of(path, most_entries, most_bytes, check_link=None, exclude=()):
     """Yield a folder as a tar file, with its files, folders and links; the host sends its own in the same way."""
     import tarfile
 
     types = {"file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE}
     total = 0
     for number, (name, entry) in enumerate(walk(path, on_error=_raise), start=1):
+        if any((name + "/").startswith(each + "/") for each in exclude):
+            continue
         status = entry.stat(follow_symlinks=False)
         kind = TYPES.get(stat.S_IFMT(status.st_mode))
         if kind is None or entry.name.startswith(PART_PREFIX):

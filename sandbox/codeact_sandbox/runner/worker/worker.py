@@ -210,7 +210,8 @@ class Worker:
     def _end_without_command(self, ident, command, error):
         import shutil  # here, because it imports compressors, whose libraries each fork would have to map
 
-        missing = shutil.which(command) is None
+        refused = isinstance(error, PermissionError) and os.path.exists(command)  # such as a file that is no program
+        missing = not refused and shutil.which(command) is None
         text = "%s: %s" % (command, "not found" if missing else error.strerror)
         os.write(2, (text + "\n").encode("utf-8", "replace"))
         kind = "InterpreterNotFound" if missing else type(error).__name__

@@ -1,0 +1,1 @@
+../sandbox/codeact_sandbox/types/version.py

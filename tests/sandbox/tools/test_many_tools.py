@@ -1,0 +1,176 @@
+"""Many host tools: modules whose functions are made when they are used, a search, and files of signatures."""
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents.codeact_prompt import TASK, system_message
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from codeact_sandbox import AsyncSandbox, ToolAnswer, ToolApproval, ToolApprovalRequest, ToolSource
+from codeact_sandbox.tools.json_schema import ArgumentSchema, simple_text
+from codeact_sandbox.tools.schema_tool import SchemaHostTool
+from codeact_sandbox.tools.search import are_many, stub_files
+from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.types.tool import HostToolProtocol
+from tests.abuse.test_h_schemas import SCHEMAS
+from tests.agents.codeact import python
+from tests.agents.support import scripted
+
+STRING = {"type": "string"}
+
+
+class Server(ToolSource):
+    """A server with many tools, each of which answers with its name and its arguments."""
+
+    def __init__(self, name: str, *tools: str, more: int = 200) -> None:
+        super().__init__(name)
+        self.group = name
+        self._names = [*tools, *(f"work_{number}" for number in range(more))]
+
+    async def open(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
+        """List its tools."""
+        return list(map(self._tool, self._names))
+
+    def _tool(self, name: str) -> HostToolProtocol:
+        async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
+            return ToolAnswer(f"{self.group}.{name} {json.dumps(arguments)}")
+
+        schema = {"type": "object", "properties": {"city": STRING}, "required": ["city"]}
+        return SchemaHostTool(name, f'{name} of """{self.group}""" by city \\.', schema, call, self.name, result=STRING)
+
+
+@pytest.fixture(params=["docker", "bubblewrap"])
+def backend(request: pytest.FixtureRequest) -> str:
+    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
+    return str(request.param)
+
+
+CODE = """
+import asyncio, inspect
+print(crm.find(city="Bonn"), wiki.find("Ulm"), asyncio.run(crm.find.aio("Kiel")), len(dir(crm)))
+print(inspect.signature(crm.work_7), inspect.getdoc(wiki.find))
+help(crm.work_8)
+for wrong in (lambda: crm.none, lambda: crm.find(), lambda: search_tools(1)):
+    try: wrong()
+    except Exception as error: print(str(error).rpartition("TypeError: ")[2])
+print(search_tools("find things of crm", 1))
+"""
+PRINTED = '''\
+crm.find {"city": "Bonn"} wiki.find {"city": "Ulm"} crm.find {"city": "Kiel"} 201
+(city: str) -> str find of """wiki""" by city \\.
+Help on function work_8 in module host_tools:
+
+work_8(city: str) -> str
+    work_8 of """crm""" by city \\.
+
+there is no host tool crm.none
+crm.find(): missing a required argument: 'city'
+search_tools takes a text and a number
+def crm.find(city: str) -> str:
+    find of """crm""" by city \\.
+'''
+GREP = "cd /tmp/tools; ls; wc -l *.pyi | tail -1; grep -A1 'def find' wiki.pyi"
+
+
+async def test_functions_of_modules_are_made_when_they_are_used(backend: str) -> None:
+    asked = []
+
+    async def approve(request: ToolApprovalRequest) -> ToolApproval:
+        asked.append(request.name)
+        return ToolApproval(True)
+
+    tools = [Server("crm", "find"), Server("wiki", "find")]
+    async with AsyncSandbox(backend, tools=tools, approve_tool=approve) as box:
+        result = await box.run(CODE)
+        assert result.output == PRINTED
+        assert asked == ["crm.find", "wiki.find", "crm.find"]
+        assert [call.arguments["stub"] for call in result.tool_calls if "stub" in call.arguments] == [
+            "crm.find",
+            "wiki.find",
+            "crm.work_7",
+            "crm.work_8",
+        ]
+        assert (await box.run("crm.find('Bonn')")).tool_calls[0].name == "crm.find"
+        shown = (await box.run(GREP, "sh")).output.replace(" 1204", "1204").split("\n")
+        assert shown[:-1] == [
+            "crm.pyi",
+            "wiki.pyi",
+            "1204 total",
+            "def find(city: str) -> str:",
+            r'    """find of \"\"\"wiki\"\"\" by city \\."""',
+        ]
+
+
+async def test_in_process_mode_each_block_makes_its_own(backend: str) -> None:
+    async with AsyncSandbox(backend, tools=[Server("crm", "find")], mode="process") as box:
+        for _ in range(2):
+            result = await box.run("from host_tools import crm; print(crm.find('Bonn'))")
+            assert result.output == 'crm.find {"city": "Bonn"}\n'
+
+
+async def test_few_tools_are_plain_functions(backend: str) -> None:
+    async with AsyncSandbox(backend, tools=[Server("crm", "find", more=3)]) as box:
+        result = await box.run(
+            "import os; print(find('Bonn'), 'search_tools' in globals(), os.path.exists('/tmp/tools'))"
+        )
+        assert (result.output, len(result.tool_calls)) == ('crm.find {"city": "Bonn"} False False\n', 1)
+
+
+MANY = """\
+Code can call 401 functions of the host without an import; each call is made at once. Print `search_tools("what is wanted", \
+limit=5)` in code to find some with their signatures, or `help(name)` to read one. The files /tmp/tools/*.pyi have all \
+signatures. Some of their names:
+"""
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_an_agent_is_told_some_names_and_finds_the_others() -> None:
+    client = scripted(python("print(search_tools('find', 1)); print(crm.find('Bonn'))"), "Done.")
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+        servers = [Server("crm", "find"), Server("wiki")]
+        agent = CodeActAgent("a", executor, model_client=client, tools=servers, describe_environment=False)
+        await agent.run(task="Go.")
+    first, *_, shown = client.create_calls[1]["messages"]
+    names = [
+        ", ".join(f"{group}.work_{number}" for number in range(count)) for group, count in (("crm", 46), ("wiki", 43))
+    ]
+    described = f"- crm: crm.find, {names[0]} and 154 more\n- wiki: {names[1]} and 157 more"
+    assert first.content == system_message(TASK, style="markdown", languages=["python", "sh", "bash"]).replace(
+        "\n\nWhen the task is done", f"\n\n{MANY}{described}\n\nWhen the task is done"
+    )
+    assert (
+        'def crm.find(city: str) -> str:\n    find of """crm""" by city \\.\ncrm.find {"city": "Bonn"}' in shown.content
+    )
+
+
+async def test_too_many_tools_are_refused() -> None:
+    with pytest.raises(ValueError, match="A sandbox can have 10,000 tools, not 100,001: leave some out"):
+        await Toolset([Server("crm", "find", more=100_000)]).start()
+    (tool,) = await Server("crm", "a" * 2_000_000, more=0).list_tools()
+    assert are_many([tool])
+    assert len(stub_files([tool])["host_tools.pyi"]) < 2_010_000
+
+
+def test_files_of_signatures_are_python() -> None:
+    quotes = SchemaHostTool('a"""', '"""\\', {"properties": {"b": {"default": '"""'}}}, print, "x")  # type: ignore[arg-type]
+    ast.parse(stub_files([quotes])["host_tools.pyi"])
+
+
+@given(SCHEMAS)
+@settings(max_examples=300, deadline=None)
+def test_what_is_taken_as_simple_is_valid(schema: Any) -> None:
+    """A schema that is not looked at before it is used needs no look: the check of its draft accepts it."""
+    schema = {"type": "object", "properties": {"a": schema}}
+    if simple_text(schema):
+        ArgumentSchema(schema, "x", "")
