@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.cli.support import code, codeact
+from tests.cli.test_json_output import SCHEMA
 from tests.openai_server import OpenAIServer
 
 KEY = {"OPENAI_API_KEY": "sk-not-a-key-at-all"}
@@ -43,6 +45,7 @@ def test_run_waits_for_each_answer_and_goes_on(tmp_path):
             "run": str(folder),
         },
     )
+    Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(second.objects[-1])
     assert (unclear.status, unclear.err) == (2, "codeact: Answer with --approve or --deny REASON.\n")
     assert (unknown.status, unknown.err) == (2, f"codeact: {folder} has no question 'q9'; it waits for q2.\n")
     assert "It may not." in done.out
