@@ -185,6 +185,7 @@ async def test_an_agent_runs_with_the_client_of_openai(engine, serve):
             call("exec_command", cmd="echo 41 > n"),
             call("run_code", code="n = int(open('n').read())"),
             call("run_code", code="print(n + 1)"),
+            call("run_code", code=FIGURE),
             "It is 42.",
         ]
     )
@@ -192,7 +193,8 @@ async def test_an_agent_runs_with_the_client_of_openai(engine, serve):
     agent = SandboxAgent("coder", model=model, model_settings=ModelSettings(), capabilities=[Shell(), RunCode()])
     done = await Runner.run(agent, "What is n + 1?", run_config=config_of(CodeactClient(engine)))
     assert done.final_output == "It is 42."
-    assert tool_results(server)[1:] == ["The code printed nothing.", "42"]
+    assert tool_results(server)[1:3] == ["The code printed nothing.", "42"]
+    assert "figure-1.png" in str(tool_results(server)[3])
     assert wait_until(lambda: not sandboxes())
 
 
