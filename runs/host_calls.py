@@ -36,11 +36,12 @@ class StepQuestions:
 
     questions: Questions
     step: Step
-    code: tuple[bool, str]
+    code: str | None
+    answer: tuple[bool, str]
 
-    def about_code(self) -> tuple[bool, str]:
-        """Return the answer about the code of the step."""
-        return self.code
+    def about_code(self, code: str) -> tuple[bool, str] | None:
+        """Return the answer about the code of the step; None for other code, as of an agent in a host tool."""
+        return self.answer if code == self.code else None
 
     async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
         """Ask about a call."""

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from autogen_core.code_executor import CodeBlock
-
-from autogen_codeact.agents.approval import shown_code
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.runs.answers import MAX_OPEN, Answer, Question, RunWaiting, digest
 from autogen_codeact.runs.events import QuestionAnswered, QuestionAsked
@@ -85,13 +82,12 @@ class Questions:
             await cancel_and_wait(ended)
             await cancel_and_wait(running)
 
-    async def about_code(self, agent: str, number: int, blocks: Sequence[CodeBlock]) -> tuple[bool, str]:
+    async def about_code(self, agent: str, number: int, text: str) -> tuple[bool, str]:
         """Return whether the code of a step may run, and why not.
 
         Raises:
             RunWaiting: There is no answer yet.
         """
-        text = shown_code(blocks)
         question = await self._question(agent, number, None, text)
         if question is None:
             return _TOO_MUCH

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter, ValidationError
 
+from autogen_codeact.agents.approval import shown_code
 from autogen_codeact.agents.code_runner import Kind, RunEnded, RunsCode
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.executors import ExecutionResult
@@ -185,9 +186,11 @@ class AgentSteps:
         if questions is None:
             return await self._run_step(runner, step, code, live)
         # Before the step begins in the log: nothing is lost then if the run ends.
-        answer = await questions.about_code(self.agent, step.number, blocks) if runner.asks_later else (True, "")
+        text, answer = shown_code(blocks) if runner.asks_later else None, (True, "")
+        if text is not None:
+            answer = await questions.about_code(self.agent, step.number, text)
         with questions.busy(step):
-            token = ASKS.set(StepQuestions(questions, step, answer))
+            token = ASKS.set(StepQuestions(questions, step, text, answer))
             try:
                 return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()))
             finally:

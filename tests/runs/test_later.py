@@ -240,3 +240,24 @@ async def test_page_of_a_waiting_run_answers_its_question(bubblewrap: None, tmp_
         assert [each.status_code for each in replies] == [200, 409]
         assert (await client.get("/api/runs/one/changes")).json()["questions"] == []
     assert (await resume(folder)).messages[-1].to_text() == "done"
+
+
+async def test_answer_about_the_code_of_a_step_is_none_about_code_of_an_agent_in_its_tool(
+    bubblewrap: None, tmp_path: Path
+) -> None:
+    async with (
+        BubblewrapCommandLineCodeExecutor(mode="session") as inner,
+        BubblewrapCommandLineCodeExecutor(mode="session") as outer,
+    ):
+        helper = agent(inner, python("print('inner ran')"), "inner", name="helper", approval_func=Later())
+
+        async def ask_helper() -> str:
+            """Ask."""
+            return (await helper.run(task="Go.")).messages[-1].to_text()
+
+        code = "try:\n    print(ask_helper())\nexcept Exception as error:\n    print(error)"
+        folder = tmp_path / "run"
+        target = agent(outer, python(code), "end", tools=[ask_helper], approval_func=Later())
+        await waiting(target, folder)
+        result = await resume(folder, agent=target, decisions={"q1": True})
+    assert NO_LOG in result.messages[2].to_text()
