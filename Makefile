@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test live-model test-live test-integrations test-fast check lint format types types-users engine image bench bench-quick bench-batch screenshots release-check clean
+.PHONY: help notice-demo notice-engine demo test live-model test-live test-integrations test-fast check lint format types types-users engine image bench bench-quick bench-batch screenshots release-check docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -100,6 +100,14 @@ $(VENV)-release/.installed: .ci/release.txt
 
 release-check: $(VENV)-release/.installed ## build both distributions into dist/, check them, and run the demo from the wheels
 	@.ci/release-check $(VENV)-release/bin/python
+
+$(VENV)-docs/.installed: docs/requirements.txt
+	@docker/setup.sh venv $(VENV)-docs $(PYTHON)
+	@$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/requirements.txt
+	@touch $@
+
+docs: $(VENV)-docs/.installed ## the site, in build/site, with a reference from the docstrings; fails on broken links
+	@$(VENV)-docs/bin/python docs/make_site.py
 
 clean: ## remove what make has created in this folder
 	rm -rf $(VENV) $(VENV)-* .integrations build dist *.egg-info sandbox/build sandbox/*.egg-info .pytest_cache .mypy_cache .ruff_cache
