@@ -46,6 +46,7 @@ from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
+from autogen_codeact.executors.tools.later import Later
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
@@ -96,6 +97,10 @@ class RunsCode(Protocol):
     """The part of an agent that runs its code: its `CodeRunner`."""
 
     in_session: bool
+
+    @property
+    def asks_later(self) -> bool:
+        """Whether somebody who answers later approves its code."""
 
     def journal(self) -> Journal | None:
         """Return the journal of its session; None without a session."""
@@ -181,6 +186,11 @@ class CodeRunner:
                 f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
                 "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
+
+    @property
+    def asks_later(self) -> bool:
+        """Whether somebody who answers later approves its code."""
+        return isinstance(self._options.approval_func, Later)
 
     def use_options(self, options: RunOptions) -> None:
         """Run code with other options from the next block on; its tools stay those that it was made with."""

@@ -200,6 +200,12 @@ EXPECTED = {
         runner=(EXECUTION, "asker"),
         stdin="8\n9\n13\n",
     ),
+    "approve_later.py": Expected(
+        steps("coder", 1),
+        ["1267650600228229401496703205376"],
+        ["q1: may coder run this code?", "2**100 has 31 digits."],
+        runner=(EXECUTION, "coder"),
+    ),
     "mcp_tools.py": Expected(
         steps("meteorologist", 1),
         ["Cairo is 24.1 degrees warmer than Oslo", "refused: the tool forget_city is not on the list of allowed tools"],
