@@ -32,11 +32,16 @@ async def request_approval(
     cancellation_token: CancellationToken,
 ) -> ApprovalResponse:
     """Call `func` to decide whether the blocks may run."""
-    request = ApprovalRequest(code="\n\n".join(map(_shown, blocks)), context=context)
+    request = ApprovalRequest(code=shown_code(blocks), context=context)
     answer = await awaited(_call(func, request), cancellation_token)
     if not isinstance(answer, ApprovalResponse):
         raise TypeError(f"approval_func must return an ApprovalResponse, not {type(answer).__name__}; nothing was run.")
     return answer
+
+
+def shown_code(blocks: Sequence[CodeBlock]) -> str:
+    """Return code as who approves it sees it."""
+    return "\n\n".join(map(_shown, blocks))
 
 
 def denied(reason: str) -> ExecutionResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -205,10 +206,11 @@ class BaseCodeAgent(BaseChatAgent):
                 await emit(replayed.event(self.name))
             # Not earlier: a session that is to be rebuilt would be started twice.
             facts = await self._runner.facts(token) if self._system_message is not None else None
-            if self._system_message is not None and self._described != (shown := (tuple(tools), facts)):
+            skills = await self._runner.skills() if self._system_message is not None else ""
+            if self._system_message is not None and self._described != (shown := (tuple(tools), facts, skills)):
                 conversation.brief = self._is_brief(getattr(conversation.client, "is_small", False))
                 describe = describe_files if conversation.brief else describe_environment
-                environment = describe(facts) if facts is not None else None
+                environment = "\n\n".join(filter(None, [describe(facts) if facts is not None else None, skills]))
                 conversation.system_message = self._whole_system_message(self._system_message, tools, environment)
                 self._described = shown
             return await self._solve(conversation, token, emit)
@@ -408,6 +410,7 @@ class BaseCodeAgent(BaseChatAgent):
             "supported_languages": self._supported_languages,
             "describe_environment": self._options.describe_environment,
             "context_budget": self._context_budget,
+            "skills": [os.fspath(each) for each in self._options.skills],
             "structured_message_factory": dump_type(self._options),
         }
 

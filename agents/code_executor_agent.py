@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
@@ -87,6 +88,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             tools, workbenches. All are described to the model. Needs an executor with host tools. Default: none.
         approve_tool: Called before each call to a tool: a function, or a policy such as `AskPerson()`. Default: that of the
             executor, if any.
+        skills: Folders of Agent Skills, or folders of such folders, which code has in /skills and the system message describes.
+            They are added to the executor, which must not have been started. Default: those of the executor.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
             for each sandbox, when the first turn begins, which starts it. Needs an executor of this package. Default: yes.
         context_budget: Characters of a request to the model, of which an image counts 4,000, as in `CodeActAgent`; None for no
@@ -134,6 +137,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         approve_tool: ApproveTool | None = None,
         redact: RedactResult | None = None,
         describe_environment: bool = True,
+        skills: Sequence[Path | str] = (),
         context_budget: int | None = None,
         output_content_type: type[BaseModel] | None = None,
         output_content_type_format: str | None = None,
@@ -169,6 +173,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 output_type=output_content_type,
                 output_format=output_content_type_format,
                 describe_environment=describe_environment,
+                skills=tuple(skills),
             ),
         )
         self._max_retries_on_error = max_retries_on_error

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from autogen_agentchat.base import Handoff
@@ -45,6 +46,7 @@ from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
+from autogen_codeact.executors.tools.later import Later
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
@@ -55,6 +57,7 @@ from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.run_context import RunContext
+from codeact_sandbox.types.skills import Skill, describe_skills
 from codeact_sandbox.types.tool import HostToolProtocol
 
 
@@ -73,6 +76,7 @@ class RunOptions:
     output_format: str | None = None
     describe_environment: bool = True
     handoffs: tuple[Handoff, ...] = ()
+    skills: Sequence[Path | str] = ()
 
 
 T = TypeVar("T")
@@ -93,6 +97,10 @@ class RunsCode(Protocol):
     """The part of an agent that runs its code: its `CodeRunner`."""
 
     in_session: bool
+
+    @property
+    def asks_later(self) -> bool:
+        """Whether somebody who answers later approves its code."""
 
     def journal(self) -> Journal | None:
         """Return the journal of its session; None without a session."""
@@ -157,6 +165,14 @@ class CodeRunner:
         self.steps: StepRecord | None = None
         """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
         self._add_tools(options)
+        self._skills: list[Skill] | None = None
+        if options.skills:
+            add_skills = getattr(executor, "add_skills", None)
+            if add_skills is None:
+                raise ValueError(
+                    f"Code in a {type(executor).__name__} has no skills: use an executor of autogen_codeact."
+                )
+            add_skills(options.skills)
 
     def _add_tools(self, options: RunOptions) -> None:
         if self._with_tools is not None:
@@ -171,6 +187,11 @@ class CodeRunner:
                 "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
 
+    @property
+    def asks_later(self) -> bool:
+        """Whether somebody who answers later approves its code."""
+        return isinstance(self._options.approval_func, Later)
+
     def use_options(self, options: RunOptions) -> None:
         """Run code with other options from the next block on; its tools stay those that it was made with."""
         self._options = options
@@ -178,6 +199,12 @@ class CodeRunner:
     async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List the host tools that code can call, without `final_answer` and handoffs."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
+
+    async def skills(self) -> str:
+        """Describe the skills of the sandbox, as they were when this agent was first asked."""
+        if self._skills is None:
+            self._skills = await asyncio.to_thread(lambda: list(getattr(self._executor, "skills", ())))
+        return describe_skills(self._skills or ())
 
     async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
         """Return what is in the sandbox, as it was when this agent first used the session."""

@@ -19,6 +19,7 @@ from autogen_codeact.agents.extraction import (
     extract_code_blocks,
     normalise_language,
 )
+from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.text import shorten
 
 Reason = Literal["language", "unlabelled", "unfenced", "transcript", "untagged", "truncated", "answer"]
@@ -220,11 +221,17 @@ class RepeatedCode:
     def remarks(self, blocks: list[CodeBlock], result: CodeResult) -> list[str]:
         """Return what the model is told if the code had the same result in the step before.
 
-        Code that calls host tools, shows figures, makes files or waits may run again and again: not all is in the output.
+        Code that calls host tools, shows figures, makes files or waits may run again and again: not all is in the output. So may
+        code that the end of its process has interrupted.
         """
         now = (blocks, result.exit_code, result.output)
         unseen = any(getattr(result, name, ()) for name in ("tool_calls", "displays", "artifacts"))
-        waits = unseen or (result.exit_code == 0 and getattr(result, "duration_s", 0) >= WAITS_S)
+        error = getattr(result, "error", None)
+        waits = (
+            unseen
+            or (error is not None and error.type == INTERRUPTED)
+            or (result.exit_code == 0 and getattr(result, "duration_s", 0) >= WAITS_S)
+        )
         self.told = blocks if now == self._last and not waits else None
         self._last = now
         return [SAME_CODE] if self.told else []

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
@@ -176,6 +177,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             outputs are shortened, older images replaced by their names, and finally the earliest messages left out. Default
             400,000, about 100,000 tokens.
         approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
+        skills: Folders of Agent Skills, or folders of such folders, which code has in /skills and the system message describes.
+            They are added to the executor, which must not have been started. Default: those of the executor.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
             for each session, when the first turn begins, which starts the sandbox. Default: yes.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
@@ -224,6 +227,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         approval_func: ApprovalFuncType | None = None,
         redact: RedactResult | None = None,
         describe_environment: bool = True,
+        skills: Sequence[Path | str] = (),
         context_budget: int | None = DEFAULT_BUDGET,
     ) -> None:
         if model_client is None:
@@ -259,6 +263,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 output_type=output_content_type,
                 output_format=output_content_type_format,
                 describe_environment=describe_environment,
+                skills=tuple(skills),
                 handoffs=as_handoffs(handoffs),
             ),
         )

@@ -30,6 +30,7 @@ from autogen_codeact.agents.conversation import DEFAULT_BUDGET, MIN_BUDGET
 from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, refuse_functions
+from autogen_codeact.executors.tools.later import Later
 from autogen_codeact.executors.tools.policies import loaded
 
 
@@ -48,7 +49,9 @@ class AgentConfig(BaseModel):
     system_message: str | None = None
     supported_languages: list[str] | None = None
     tools: list[ComponentModel] = Field(default_factory=list)
+    approval_func: ComponentModel | None = None
     approve_tool: ComponentModel | None = None
+    skills: list[str] = Field(default_factory=list)
     describe_environment: bool = True
     context_budget: int | None = Field(default=None, ge=MIN_BUDGET)
     structured_message_factory: ComponentModel | None = None
@@ -171,13 +174,15 @@ def dump_parts(
 ) -> dict[str, Any]:
     """Make the fields of an agent's configuration that are components."""
     executor, client, context = components
-    functions = {"approval_func": options.approval_func, "redact": options.redact}
+    later = options.approval_func if isinstance(options.approval_func, Later) else None
+    functions = {"approval_func": None if later is not None else options.approval_func, "redact": options.redact}
     parts = dump_all(
         functions=lambda: _refuse_functions(agent, functions),
         code_executor=executor.dump_component,
         model_client=lambda: client.dump_component() if client is not None else None,
         model_context=context.dump_component,
         tools=lambda: dump_tools(options.tools),
+        approval_func=lambda: later.dump_component() if later is not None else None,
         approve_tool=lambda: dump_approval(options.approve_tool),
     )
     return {name: part for name, part in parts.items() if name != "functions"}
@@ -219,6 +224,7 @@ def load_parts(config: AgentConfig) -> dict[str, Any]:
         "model_client": load_part(ChatCompletionClient, config.model_client, "model_client"),
         "model_context": load_part(ChatCompletionContext, config.model_context, "model_context"),
         **loaded(config.tools, config.approve_tool),
+        "approval_func": load_part(Later, config.approval_func, "approval_func"),
     }
 
 

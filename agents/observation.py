@@ -276,7 +276,7 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
     )
 
 
-def interrupted(calls: Sequence[ToolCall]) -> ExecutionResult:
+def interrupted(calls: Sequence[ToolCall], notes: Sequence[str] = ()) -> ExecutionResult:
     """Return the result of code whose end is not known, because the agent's process ended while it was running."""
     return ExecutionResult(
         exit_code=1,
@@ -288,6 +288,7 @@ def interrupted(calls: Sequence[ToolCall]) -> ExecutionResult:
             "the process of the agent ended while this code was running; whether the code finished is unknown",
         ),
         tool_calls=tuple(calls),
+        notes=tuple(notes),
     )
 
 

@@ -28,6 +28,7 @@ from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import secrets_of
+from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.recording import recorded
 from autogen_codeact.runs.recording_parts import wrap_models
 from autogen_codeact.runs.redaction import Redaction, known_secrets
@@ -107,7 +108,16 @@ class _Attempt:
             self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
         if self._before is not None and self._before.is_finished:  # killed after its end, before there was a row
             return await self._finished(self._before.last, self._before)
-        last = await self._run_agent()
+        try:
+            last = await self._run_agent()
+        except RunWaiting as waiting:
+            end = await in_thread(read_whole, work.log)
+            row = Row(
+                id=work.task.id, repeat=work.repeat, outcome="waiting", run=end.run, error=str(waiting), **end.usage
+            )
+            row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
+            row.seconds = time.monotonic() - self._began
+            return row
         end = await in_thread(read_end, work.log, self._before)
         if end.stopped is not None:  # the log does not say what the run has used
             before = self._before or LogEnd()

@@ -21,7 +21,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.index import MAX_LINE, RESULTS, RowCounts, RowIndex, parse_json
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.rows import AGAIN, Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
 from codeact_sandbox.files.private_folders import keep_private
@@ -182,12 +182,12 @@ class BatchFolder:
     def is_done(self, task: Task, repeat: int) -> bool:
         """Return whether a task has a row that stays."""
         found = self.index.find(task.id, repeat)
-        return found is not None and found[1] != "failed" and _is_of(found[2], task)
+        return found is not None and found[1] not in AGAIN and _is_of(found[2], task)
 
     def failed_row(self, task: Task, repeat: int) -> Row | None:
-        """Return the row of a task that failed in an earlier command, or None."""
+        """Return the row of a task that failed or waited in an earlier command, or None."""
         found = self.index.find(task.id, repeat)
-        if found is None or found[1] != "failed" or not _is_of(found[2], task):
+        if found is None or found[1] not in AGAIN or not _is_of(found[2], task):
             return None
         with open(self.path / RESULTS, "rb") as file:
             file.seek(found[0])
@@ -209,8 +209,8 @@ class BatchFolder:
         return (self.path / WORK / run_name(task, repeat)).absolute()
 
     def add(self, row: Row, task: Task | None = None) -> None:
-        """Remove the files of the workspace, unless the task has failed; append the row, and wait until it is on the disk."""
-        if task is not None and row.outcome != "failed":
+        """Remove the files of the workspace, unless the task goes on; append the row, and wait until it is on the disk."""
+        if task is not None and row.outcome not in AGAIN:
             shutil.rmtree(self.work_folder(task, row.repeat), ignore_errors=True)
         line = _as_line(row)
         with self._writing:

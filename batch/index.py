@@ -54,6 +54,7 @@ class RowCounts:
 
     rows: int = 0
     failed: int = 0
+    waiting: int = 0
     invalid: int = 0
     checked: int = 0
     passed: int = 0
@@ -64,6 +65,7 @@ class RowCounts:
         """Add a row (1), or take one away (-1)."""
         self.rows += by
         self.failed += by * (outcome == "failed")
+        self.waiting += by * (outcome == "waiting")
         self.invalid += by * (outcome == "invalid")
         self.checked += by * (passed is not None)
         self.passed += by * bool(passed)

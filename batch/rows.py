@@ -16,7 +16,10 @@ MAX_FAILURES = 100
 """Attempts that are kept, the last ones."""
 MAX_NAME = 200
 MARK_BYTES = 200
-Outcome = Literal["completed", "stopped", "failed", "invalid"]
+Outcome = Literal["completed", "stopped", "waiting", "failed", "invalid"]
+
+AGAIN = ("failed", "waiting")
+"""Outcomes of tasks that the next command of the batch goes on with."""
 
 
 class CheckResult(BaseModel):
@@ -62,7 +65,8 @@ class Row(BaseModel):
         id: The task.
         repeat: Which repetition, from 1.
         outcome: "completed": there is an answer. "stopped": the agent ended without one, for example at its last step; `error`
-            says why. "failed": an error ended it, in `error_class` and `error`. "invalid": the task itself can't be used.
+            says why. "waiting": its run waits for an approval, `error` has the question; the next command goes on after the
+            answer. "failed": an error ended it, in `error_class` and `error`. "invalid": the task itself can't be used.
         answer: The text of the last message, up to 1 MiB; then it says at its end how much is left out.
         passed: Whether all checks passed; None without a check, without an answer, or if a check failed to run.
         checks: The checks.

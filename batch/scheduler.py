@@ -107,7 +107,7 @@ class Scheduler:
         if self._stopping or total is None or self._folder is None:
             return 0 if self._stopping else None
         # Those that failed in an earlier command are run again. A check with code takes a sandbox of its own.
-        done = self._folder.counts.rows - self._folder.counts.failed
+        done = self._folder.counts.rows - self._folder.counts.failed - self._folder.counts.waiting
         return max(0, total - done - (0 if self._checks_run_code else len(self._running)))
 
     @property

@@ -60,6 +60,7 @@ class Summary(BaseModel):
         repeats: The highest number of a repetition.
         completed: Rows with an answer.
         stopped: Rows of agents that ended without one.
+        waiting: Rows whose runs wait for an approval.
         failed: Rows that an error ended.
         invalid: Tasks that could not be used.
         checked: Rows whose `passed` is true or false.
@@ -89,6 +90,7 @@ class Summary(BaseModel):
     repeats: int = 0
     completed: int = 0
     stopped: int = 0
+    waiting: int = 0
     failed: int = 0
     invalid: int = 0
     checked: int = 0

@@ -31,6 +31,7 @@ from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.models import advice_for
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import Kind
+from autogen_codeact.cli.skills import with_skills
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
@@ -42,6 +43,7 @@ AGAIN = "the same command goes on from here"
 def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     """Run the tasks, and show how far the batch is; return the exit status."""
     job.agent.check(job.sandbox)
+    job = replace(job, sandbox=with_skills(job.sandbox))
     if job.sandbox.work_dir is not None:
         raise CommandError(
             "--work-dir is not for a batch: tasks that run at the same time would overwrite each other's files. `files` of a "

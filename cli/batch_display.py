@@ -34,7 +34,7 @@ MAX_WAITING = 1000
 """Rows that wait to be printed, before the batch waits."""
 _PAUSE_S = 0.05
 _END_S = 2.0
-_OUTCOMES = ("completed", "stopped", "failed", "invalid")
+_OUTCOMES = ("completed", "stopped", "waiting", "failed", "invalid")
 
 
 class BatchDisplay:

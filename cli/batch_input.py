@@ -160,6 +160,7 @@ def _sandbox(job: BatchJob) -> dict[str, Any]:
             shown = [_hash(text) if "=" in text else text for text in texts]
         if value is not None and shown != []:
             found[names.get(field, f"--{field.replace('_', '-')}")] = shown
+    found.pop("--no-skills", None)  # which skills there are, --skills says
     return found
 
 

@@ -20,6 +20,7 @@ from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.skills import with_skills
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys, describe_agents
 from autogen_codeact.runs.copies import export_files
@@ -47,7 +48,7 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             stack.push_async_callback(client.close)
         if plan is None and job.component is None:
             assert client is not None
-            executor = await stack.enter_async_context(started(job.sandbox))
+            executor = await stack.enter_async_context(started(with_skills(job.sandbox)))
             choice = AgentChoice(None, job.team, not job.team, job.steps)
             yield make_agent(choice, client, executor, stream=job.stream, stream_output=True)
             return

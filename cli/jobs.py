@@ -47,6 +47,9 @@ class RunJob:
     no_save: NoSaveOption = False
     view: ViewOption = False
     approve: bool = agent_option(False, "--approve", help="Ask before code runs, here and on the page of --view.")
+    approve_later: bool = agent_option(
+        False, "--approve-later", help="End before code runs; `codeact resume --approve` goes on, also in days."
+    )
     as_json: JsonOption = False
 
     def check(self) -> None:
@@ -54,6 +57,8 @@ class RunJob:
         if not self.task.strip():
             raise CommandError("The task is empty: describe what the agent should do.")
         _check_log(view=self.view, save=self.save, no_save=self.no_save)
+        if self.approve_later and (self.approve or self.no_save):
+            raise CommandError("--approve-later keeps the question in the run: leave --approve and --no-save out.")
         self.agent.check(self.sandbox)
 
 
@@ -76,8 +81,12 @@ class ResumeJob:
     api_key_env: str | None = option(None, metavar="VAR", help="Environment variable with the model's key.")
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
     approve: bool = option(
-        False, "--approve", help="Ask before code runs; always if the run is not your own, or had --approve."
+        False,
+        "--approve",
+        help="Approve what the run waits for. Otherwise: ask before code runs; always if the run is not your own, or had it.",
     )
+    deny: str | None = option(None, metavar="REASON", help="Deny what the run waits for.")
+    question: str | None = option(None, metavar="qN", help="Answer this question only.", show_default="all")
     as_json: JsonOption = False
 
 

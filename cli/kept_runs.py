@@ -20,7 +20,7 @@ from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import Run, RunFileError, export_files, kept_files, list_runs, load_run
+from autogen_codeact.runs import Run, RunFileError, RunWaiting, export_files, kept_files, list_runs, load_run
 from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.budget import MAX_EVENT, Budget
@@ -36,7 +36,7 @@ from autogen_codeact.runs.events import (
     TurnFinished,
 )
 from autogen_codeact.runs.messages import load_message
-from autogen_codeact.runs.plan import Plan
+from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
 from autogen_codeact.runs.store import (
     LAST,
@@ -274,6 +274,9 @@ def show_run(path: Path, *, as_json: bool) -> int:
             say("the run is still going on")
         else:
             say(f"the run was interrupted: `codeact resume {run_name(path)}` continues it")
+    elif finished is not None and finished.outcome == "waiting":
+        say(str(RunWaiting(path, make_plan(path).open_questions)))
+        return 0
     elif finished is not None and finished.outcome == "cancelled":
         say("the run was cancelled")
     elif finished is not None and finished.error is not None:

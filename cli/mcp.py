@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice, servers_in
+from autogen_codeact.cli.skills import with_skills
 
 if TYPE_CHECKING:
     from codeact_sandbox import AsyncSandbox
@@ -54,6 +55,7 @@ def serve_mcp(choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions:
             raise
         raise CommandError(NO_MCP) from error
     wrap.check(choice)
+    choice = with_skills(choice)
     if http is not None and choice.work_dir is not None:
         raise CommandError("--work-dir is for one client: with --http, sessions would overwrite each other's files.")
     wrapped = Wrapped(servers_in(wrap.file), wrap.allow, wrap.call_log) if wrap.file is not None else None

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_messages import JsonPrinter
-from autogen_codeact.cli.json_output import LastJsonLine, resume_advice
+from autogen_codeact.cli.json_output import LastJsonLine, absolute, resume_advice
 from autogen_codeact.cli.kept_runs import (
     check_folder,
     choose_run_folder,
@@ -38,13 +39,15 @@ from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
 from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.skills import with_skills
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import load_run, recorded, resumed
+from autogen_codeact.executors import Later
+from autogen_codeact.runs import RunWaiting, load_run, recorded, resumed
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.plan import make_plan
+from autogen_codeact.runs.plan import Plan, answered, make_plan
 from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
-from autogen_codeact.runs.store import find_run, has_log
+from autogen_codeact.runs.store import find_run, has_log, run_name
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.teams import FinalWordTermination
 from codeact_sandbox import SandboxError
@@ -53,6 +56,10 @@ from codeact_sandbox.types.languages import find_language
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
+
+
+EXIT_WAITING = 4
+"""The run waits for an answer."""
 
 
 class RunPrinter:
@@ -144,9 +151,10 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     """Run an agent or a team on a task and print its messages.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could
-    have been run and was not, or is cut off; 130 after Ctrl-C, 143 after SIGTERM.
+    have been run and was not, or is cut off; 4 if it waits for an answer; 130 after Ctrl-C, 143 after SIGTERM.
     """
     job.check()
+    job = replace(job, sandbox=with_skills(job.sandbox))
     if job.save is not None:
         check_folder(job.save)
     max_size = max_total_size()
@@ -189,6 +197,9 @@ class _Run:
                 result = await self._printer.follow(self._events(executor), job.model)
                 files = [] if self._files_stay else await executor.list_files()
                 self._progress.set("stopping sandbox")
+        except RunWaiting as waiting:
+            self._progress.set(None)
+            return say_waiting(waiting, self._end)
         except BaseException as error:
             if not self._end.enabled and (advice := resume_advice(self._folder)):
                 self._progress.set(None)
@@ -223,7 +234,9 @@ class _Run:
         self._progress.set(THINKING)
         shown = job.stream or not job.as_json
         target = make_agent(job.agent, self._client, executor, stream=job.stream, stream_output=shown)
-        if job.approve:
+        if job.approve_later:
+            set_approval(target, Later())
+        elif job.approve:
             approval = _approval(self._progress)
             approval.control = self.page.control if self.page is not None else None
             set_approval(target, approval)
@@ -262,7 +275,11 @@ def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
 async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progress) -> int:
     api_key = named_key(job.api_key_env) if job.api_key_env is not None else key_for
     plan = await asyncio.to_thread(make_plan, path)
-    ask = asks_first(plan, wanted=job.approve)
+    if job.deny is not None or job.question is not None or (plan.open_questions and job.approve):
+        plan = await asyncio.to_thread(_answered, plan, job)
+        ask = asks_first(plan, wanted=False)
+    else:
+        ask = asks_first(plan, wanted=job.approve)
     team = plan.started.kind == "team"
     printer = RunPrinter(progress, end, path, team=team)
     progress.set(STARTING)
@@ -277,8 +294,32 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
     )
     try:
         result = await printer.follow(items, ModelChoice())
+    except RunWaiting as waiting:
+        progress.set(None)
+        return say_waiting(waiting, end)
     except RunError as error:
         raise without_key(error, (agent.model for agent in plan.started.agents)) from error
     if result is not None:
         end.finish(result)
     return printer.print_problems()
+
+
+def _answered(plan: Plan, job: ResumeJob) -> Plan:
+    """Answer the questions that a user means, and return how the run goes on."""
+    if job.approve == (job.deny is not None):
+        raise CommandError("Answer with --approve or --deny REASON.")
+    names = [job.question] if job.question is not None else [each.asked.question for each in plan.open_questions]
+    if not names:
+        raise CommandError(f"{run_name(plan.run.folder.path)} waits for no answer: leave --deny out.")
+    return answered(plan, dict.fromkeys(names, job.deny if job.deny is not None else True))
+
+
+def say_waiting(waiting: RunWaiting, end: LastJsonLine) -> int:
+    """Print for which answers a run waits, and return the exit status."""
+    if end.enabled:
+        end.end_with(
+            {"type": "waiting", "outcome": "waiting", "questions": waiting.questions, "run": absolute(end.run)}
+        )
+    else:
+        say(str(waiting))
+    return EXIT_WAITING

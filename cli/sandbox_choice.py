@@ -49,6 +49,13 @@ class SandboxChoice:
         help="Folder whose files are copied into the sandbox; what the code writes is copied back.",
     )
     data: list[Path] | None = _option(None, metavar="PATH", help="What the code can read in /data; can be repeated.")
+    skills: list[Path] | None = _option(
+        None,
+        metavar="DIR",
+        help="A skill (a folder with SKILL.md), or a folder of skills, for /skills; can be repeated.",
+        show_default=".agents/skills, if it is there",
+    )
+    no_skills: bool = _option(False, "--no-skills", help="Leave the skills of .agents/skills out.")
     packages: list[str] | None = _option(
         None, "--package", metavar="NAME", help="Python package for the sandbox, as 'polars>=1'; can be repeated."
     )
@@ -104,7 +111,7 @@ class SandboxChoice:
         options["delete_tmp_files"] = True
         options |= {name: value for name in ("image", "network") if (value := getattr(self, name)) is not None}
         options |= parse_texts(self.others or ())
-        for name in ("allow_domains", "packages", "data"):
+        for name in ("allow_domains", "packages", "data", "skills"):
             if value := getattr(self, name):
                 options[name] = [*options.get(name, ()), *value]
         if self.mcp is not None:

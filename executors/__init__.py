@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.pool import ExecutorPool as ExecutorPool
     from autogen_codeact.executors.result import ExecutionResult as ExecutionResult
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
+    from autogen_codeact.executors.tools.later import Later as Later
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
     from autogen_codeact.executors.tools.policies import AskModel as AskModel
     from autogen_codeact.executors.tools.policies import AskPerson as AskPerson
@@ -37,6 +38,7 @@ _NAMES = {
     "autogen_codeact.executors.pool": "ExecutorPool",
     "autogen_codeact.executors.result": "ExecutionResult",
     "autogen_codeact.executors.tools.adapters": "HostTool",
+    "autogen_codeact.executors.tools.later": "Later",
     "autogen_codeact.executors.tools.policies": "AllowTools AskModel AskPerson",
     "codeact_sandbox.host.chunks": "OutputChunk",
     "codeact_sandbox.tools.approval": "ToolApproval ToolApprovalRequest",

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from autogen_codeact.runs.answers import AlreadyAnsweredError as AlreadyAnsweredError
+    from autogen_codeact.runs.answers import RunWaiting as RunWaiting
     from autogen_codeact.runs.atif import export_atif as export_atif
     from autogen_codeact.runs.conversation import RecordedConversation as RecordedConversation
     from autogen_codeact.runs.copies import export_files as export_files
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.writer import LogLocked as LogLocked
 
 _NAMES = {
+    "autogen_codeact.runs.answers": "AlreadyAnsweredError RunWaiting",
     "autogen_codeact.runs.atif": "export_atif",
     "autogen_codeact.runs.conversation": "RecordedConversation",
     "autogen_codeact.runs.copies": "export_files kept_files",

@@ -11,6 +11,7 @@ from autogen_core.models import CreateResult
 
 from autogen_codeact.agents.code_runner import Kind
 from autogen_codeact.runs.events import CodeText
+from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.results import CallRecord
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.types.result import ErrorInfo
@@ -117,9 +118,11 @@ class RunHistory:
         notes: What to tell the model of each agent about the resumed run.
         emptied: The agents whose session was not rebuilt.
         at_turn: Whether the run continues at a boundary between two turns of a team.
+        questions: What `Later` asks; None in a conversation, where nothing waits.
     """
 
     agents: dict[str, AgentHistory] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     at_turn: bool = False
+    questions: Questions | None = None

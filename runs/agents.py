@@ -13,6 +13,7 @@ from typing import Any
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
+from autogen_core import ComponentBase
 from autogen_core.models import ChatCompletionClient
 from pydantic import SecretStr
 
@@ -57,7 +58,7 @@ def _describe(name: str, agent: ChatAgent) -> AgentInfo:
     functions: list[str] = []
     if isinstance(options, RunOptions):
         callables = {name: getattr(options, name) for name in ("approval_func", "approve_tool", "redact")}
-        functions = [name for name, function in callables.items() if function is not None]
+        functions = [n for n, function in callables.items() if not isinstance(function, ComponentBase | None)]
     return AgentInfo(
         name=name,
         kind=type(agent).__name__,

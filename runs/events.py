@@ -284,6 +284,35 @@ class HostCallFinished(HostCallEvent):
     record: CallRecord
 
 
+class QuestionAsked(Event):
+    """A run waits for a person to approve code or a call; on disk before the run ends.
+
+    Args:
+        question: Its name in the run, such as `q1`.
+        block: Number of the block that would run, or that makes the call.
+        tool: The tool, or None for code.
+        text: All of the code, or the arguments as JSON.
+        sha256: SHA-256 of exactly this code, or of the tool and exactly these arguments: an answer is bound to it.
+    """
+
+    type: Literal["question_asked"] = "question_asked"
+    question: str = Field(pattern=r"^q[0-9]{1,6}$")
+    agent: str
+    block: int
+    tool: str | None = None
+    text: str
+    sha256: str
+
+
+class QuestionAnswered(Event):
+    """The answer to a question takes effect; on disk before the code runs, or the call is made."""
+
+    type: Literal["question_answered"] = "question_answered"
+    question: str
+    approved: bool
+    reason: str = ""
+
+
 class Boundary(Event):
     """A point at which the run can be continued from a state.
 
@@ -310,12 +339,12 @@ class EndEvent(Event):
     """How a turn or a run has ended.
 
     Args:
-        outcome: With a result, with an exception, or cancelled by the caller or the user.
+        outcome: With a result, with an exception, cancelled by the caller or the user, or waiting for an answer to a question.
         stop_reason: That of AutoGen's `TaskResult`.
         duration_s: Seconds that it took, in this process.
     """
 
-    outcome: Literal["completed", "failed", "cancelled"]
+    outcome: Literal["completed", "failed", "cancelled", "waiting"]
     stop_reason: str | None = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
@@ -367,6 +396,8 @@ RunEvent = Annotated[
     | ValueLogged
     | HostCallStarted
     | HostCallFinished
+    | QuestionAsked
+    | QuestionAnswered
     | Boundary
     | TurnStarted
     | TurnFinished

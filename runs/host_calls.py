@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
 from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.results import CallRecord
 from autogen_codeact.runs.writer import LogWriter
+from codeact_sandbox.tools.approval import ToolApprovalRequest
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 
@@ -28,6 +30,24 @@ class Step:
     calls: int = 0
 
 
+@dataclass
+class StepQuestions:
+    """The questions of one step of an agent: what `Later` asks."""
+
+    questions: Questions
+    step: Step
+    code: str | None
+    answer: tuple[bool, str]
+
+    def about_code(self, code: str) -> tuple[bool, str] | None:
+        """Return the answer about the code of the step; None for other code, as of an agent in a host tool."""
+        return self.answer if code == self.code else None
+
+    async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
+        """Ask about a call."""
+        return await self.questions.about_call(self.step.agent, self.step.number, self.step, request)
+
+
 # Calls to host tools are recorded by what is attached to the executor, which several agents and runs may share. Such a call runs
 # in the context of the block that makes it.
 CURRENT_STEP: ContextVar[Step | None] = ContextVar("CURRENT_STEP", default=None)
@@ -39,8 +59,9 @@ MakeFinished = Callable[[FileStore], HostCallFinished]
 class CallRecorder:
     """Writes the calls to host tools of one run into its log; a `Recorder` of the sandbox."""
 
-    def __init__(self, log: LogWriter) -> None:
+    def __init__(self, log: LogWriter, questions: Questions | None = None) -> None:
         self._log = log
+        self._questions = questions
         self._outside = Step(log, "", 0)
         self._started: dict[Key, tuple[Step, int]] = {}
 
@@ -58,9 +79,13 @@ class CallRecorder:
             idempotent=intent.idempotent,
         )
         await self._write(event, intent)
+        if self._questions is not None:
+            self._questions.begin(_key(intent))
 
     async def call_finished(self, finished: CallFinished) -> None:
         """Write how a call ended; it is on the disk when this returns, unless the tool is idempotent."""
+        if self._questions is not None:
+            self._questions.end(_key(finished.intent))
         counted = self._started.pop(_key(finished.intent), None) or self._count()
         if counted is None:
             return

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
+from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
 from autogen_codeact.runs.budget import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
@@ -28,6 +29,8 @@ from autogen_codeact.runs.events import (
     MessageLogged,
     ModelCallFinished,
     ModelCallStarted,
+    QuestionAnswered,
+    QuestionAsked,
     RunEvent,
     RunFinished,
     RunResumed,
@@ -86,6 +89,7 @@ class Plan:
         finished: The last end of the run, if it has not been continued since.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
         undo_points: The states between the turns of a conversation that can be gone back to, the present one last.
+        questions: All questions of `Later`, with the answers that there are.
     """
 
     run: Run
@@ -101,6 +105,18 @@ class Plan:
     finished: RunFinished | None = None
     turn: list[dict[str, Any]] | None = None
     undo_points: list[UndoPoint] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+    @property
+    def open_questions(self) -> list[Question]:
+        """The questions that have no answer."""
+        return [each for each in self.questions if each.answer is None]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the run has ended to wait for answers, and there is none yet."""
+        waits = self.finished is not None and self.finished.outcome == "waiting"
+        return waits and all(each.answer is None or each.used for each in self.questions)
 
     @property
     def started(self) -> RunStarted:
@@ -150,7 +166,26 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         except ValidationError as error:
             raise _damaged(run, Gap(raw.line, first_problem(error))) from None
     reader.finish()
+    for each in reader.plan.questions:
+        if each.used and (chain is None or chain.broken):
+            each.asked.sha256 = ""  # who has written the log can have approved nothing here
     return replace(reader.plan, found=found, chain=chain if chain is not None and not chain.broken else None)
+
+
+def answered(plan: Plan, decisions: Mapping[str, bool | str]) -> Plan:
+    """Answer questions of a run, and return how it is resumed with the answers.
+
+    Raises:
+        RunError: A question has an answer, does not exist, or is not what was asked.
+    """
+    for each in plan.questions:
+        # In a log that this user has not written, the text may be another one than what will be approved.
+        if plan.chain is None and each.answer is None and digest(each.asked.tool, each.asked.text) != each.asked.sha256:
+            raise RunNotResumableError(
+                f"{plan.run.folder.path} can't be continued: its question {each.asked.question} was changed."
+            )
+    write_answers(plan.run.folder.path, plan.questions, decisions)
+    return make_plan(plan.run.folder.path)
 
 
 def _damaged(run: Run, gap: Gap) -> RunNotResumableError:
@@ -241,9 +276,11 @@ class _Reader:
                 self._block_finished(event)
             case HostCallStarted() | HostCallFinished():
                 self._host_call(event)
+            case QuestionAsked() | QuestionAnswered():
+                self._question(event)
             case ValueLogged():
                 self._value(event)
-            case RunFinished() | RunResumed() | LogStopped():
+            case _:
                 self._ended_or_not(event)
 
     def finish(self) -> None:
@@ -268,10 +305,30 @@ class _Reader:
                 f"{name} can't be continued: its log has no state of the {run.started.kind} to begin with"
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
+        read_answers(name, self.plan.questions)
         self.plan.seconds_since = self._clock.seconds
         self._budget = Budget(MAX_HELD - self._held)
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
+
+    def _question(self, event: QuestionAsked | QuestionAnswered) -> None:
+        if isinstance(event, QuestionAsked):
+            self.plan.questions.append(Question(event))
+            if len(self.plan.open_questions) > MAX_OPEN:
+                raise RunNotResumableError(
+                    f"{self.plan.run.folder.path} can't be continued: it has too many questions."
+                )
+            return
+        for each in self.plan.questions:
+            if each.asked.question == event.question:
+                each.asked.text, each.used = "", True
+                each.answer = Answer(
+                    question=event.question,
+                    sha256=each.asked.sha256,
+                    approved=event.approved,
+                    reason=event.reason[:MAX_REASON],
+                    time=event.time,
+                )
 
     def _value(self, event: ValueLogged) -> None:
         if event.kind == "facts":
@@ -282,7 +339,9 @@ class _Reader:
     def _host_call(self, event: HostCallStarted | HostCallFinished) -> None:
         if event.block:
             if (step := self._steps.get((event.agent, event.block))) is not None:
-                step.calls[event.call] = event
+                ended = isinstance(event, HostCallFinished) and event.record.outcome == "cancelled"
+                if not ended or event.call in step.calls:  # else the block has ended before the call was approved
+                    step.calls[event.call] = event
         elif isinstance(event, HostCallStarted):
             self._history(event.agent).tool_calls = event.call
             call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
@@ -290,9 +349,10 @@ class _Reader:
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
             known.finished = event
 
-    def _ended_or_not(self, event: RunFinished | RunResumed | LogStopped) -> None:
+    def _ended_or_not(self, event: RunEvent) -> None:
         if isinstance(event, LogStopped):
             self._stopped = event
+        if not isinstance(event, RunFinished | RunResumed):
             return
         self.plan.finished = event if isinstance(event, RunFinished) else None
         for change in event.journals if isinstance(event, RunResumed) else ():
@@ -356,7 +416,8 @@ class _Reader:
     def _step(self, step: _Step, *, is_last: bool) -> StepResult:
         number, blocks, finished = step.started.number, step.started.blocks, step.finished
         if finished is None or (finished.result is None and is_last):
-            result = interrupted(self._calls(step))
+            asked = (q for q in self.plan.questions if (q.asked.agent, q.asked.block) == (step.started.agent, number))
+            result = interrupted(self._calls(step), [q.note for q in asked if q.asked.tool is not None and not q.used])
             return StepResult(number, blocks, result, unknown=True)
         known = self.plan.run.result(finished.result, self._budget) if finished.result is not None else None
         failed = is_last and self.plan.finished is not None and self.plan.finished.outcome == "failed"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from itertools import takewhile
 
@@ -48,6 +48,13 @@ class RecordedClient(ModelMiddleware):
             return
         if (note := await self._steps.go_live()) is not None:
             call = replace(call, messages=[*call.messages, await self._add_note(note)])
+        questions = self._steps.questions
+        with questions.busy(object()) if questions is not None else nullcontext():
+            async with aclosing(self._live(call, request, note)) as items:
+                async for item in items:
+                    yield item
+
+    async def _live(self, call: ModelCall, request: str, note: str | None) -> Items:
         began, number = await self._start(call, request, note)
         try:
             async with aclosing(call.items()) as items:

@@ -13,7 +13,7 @@ from codeact_sandbox import SandboxError
 class RecordedExecutor(CodeExecutor):
     """Forwards to another executor. Our own agents have no need of it: they record what they run themselves."""
 
-    in_session = False
+    in_session = asks_later = False
 
     def __init__(self, executor: CodeExecutor, steps: AgentSteps) -> None:
         self._executor = executor

@@ -23,6 +23,7 @@ from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLog
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
+from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import error_info
@@ -60,6 +61,7 @@ async def recorded(
 
     Raises:
         FileExistsError: The folder is not empty.
+        RunWaiting: The run has ended with a question of `Later()`, until it is answered: `resume` goes on.
         BaseException: What the agent or team raised.
     """
     dumped = dump(agent_or_team)
@@ -67,13 +69,14 @@ async def recorded(
     try:
         messages = task_messages(task)
         log.put(run_started(agent_or_team, messages, dumped, redacted=redact is not None))
-        with recording(agent_or_team, log):
+        questions = Questions(log)
+        with recording(agent_or_team, log, RunHistory(questions=questions)):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
             await log.write(await boundary("start", agent_or_team), sync=True)
             stream = agent_or_team.run_stream(
                 task=task if messages is None else messages, cancellation_token=cancellation_token
             )
-            async with aclosing(logged(stream, log)) as events:
+            async with aclosing(logged(stream, log, questions=questions)) as events:
                 async for event in events:
                     yield event
     finally:
@@ -134,15 +137,16 @@ def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunH
     Args:
         history: What the agents have received, if the run is resumed.
     """
-    recorder = CallRecorder(log)
+    history = history or RunHistory()
+    recorder = CallRecorder(log, history.questions)
     with ExitStack() as attached:
-        attached.enter_context(recording_parts(agent_or_team, log, history or RunHistory()))
+        attached.enter_context(recording_parts(agent_or_team, log, history))
         for executor in executors_of(agent_or_team):
             observed = capabilities_of(executor).observed
             if observed is not None:
                 attached.callback(observed.attach(recorder=recorder))
         if hasattr(agent_or_team, "on_boundary"):
-            attached.enter_context(_boundaries(agent_or_team, log, known=history is not None and history.at_turn))
+            attached.enter_context(_boundaries(agent_or_team, log, known=history.at_turn))
         yield
 
 
@@ -170,6 +174,7 @@ async def logged(
     log: LogWriter,
     known: KnownMessages | None = None,
     finish: Finish | None = None,
+    questions: Questions | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
     """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already.
 
@@ -177,6 +182,7 @@ async def logged(
         stream: The stream of an agent or a team; it is closed at the end.
         known: The messages that are in the log already.
         finish: Writes how it ended, given the fields of a `RunFinished`. Default: a `RunFinished`.
+        questions: Those for which the run can end, to wait for answers.
     """
     finish = finish or partial(finish_run, log)
     began = time.monotonic()
@@ -200,6 +206,10 @@ async def logged(
             await finish("completed", duration_s=time.monotonic() - began, stop_reason=result.stop_reason)
         raise
     except BaseException as error:
+        # Teams and tools of AutoGen raise errors of their own instead.
+        if questions is not None and questions.has_ended:
+            await finish("waiting", duration_s=time.monotonic() - began)
+            raise questions.waiting from None
         await finish("failed", duration_s=time.monotonic() - began, error=error_info(error))
         raise
     else:

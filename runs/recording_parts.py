@@ -38,9 +38,11 @@ def recording_parts(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history
             steps = AgentSteps(key, log, journal, history.agents.get(key))
             steps.note = history.notes.get(key)
             steps.is_empty = key in history.emptied
+            steps.questions = history.questions
             _exchange(agent, steps, replaced)
         for key, policy in _selectors(agent_or_team):
             steps = AgentSteps(key, log, JournalLog(-1), history.agents.get(key))
+            steps.questions = history.questions
             _replace(policy, MODEL_CLIENT, RecordedClient(getattr(policy, MODEL_CLIENT), steps, None), replaced)
         yield
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -17,9 +17,11 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, process_info, secrets_of
+from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.events import RunResumed
 from autogen_codeact.runs.messages import Message, load_message
-from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
+from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, answered, make_plan
+from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.recording_parts import recording_parts, wrap_models
@@ -58,6 +60,7 @@ async def resumed(
     rebuild: bool = True,
     on_rebuild: OnRebuild | None = None,
     redact: RedactText | None = None,
+    decisions: Mapping[str, bool | str] | None = None,
     cancellation_token: CancellationToken | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
     """Continue a run whose process has ended, and yield what is new; the log is continued, too.
@@ -82,6 +85,8 @@ async def resumed(
         rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
         on_rebuild: Called before a session is rebuilt, with the number of blocks.
         redact: The function that the run was recorded with, if any.
+        decisions: Answers to the questions of `Later()` by their names, such as `{"q1": True}`: True to approve, False to deny,
+            or the reason for denying. Default: only answers that were given already.
         cancellation_token: Ends the run.
 
     Yields:
@@ -91,10 +96,14 @@ async def resumed(
         RunIsFinishedError: The run has ended with a result.
         RunNotResumableError: The log is damaged, or something that the run needs is missing; the message names it.
         RunDivergedError: The agents do something else than the log says.
+        RunWaiting: None of its questions has an answer yet, or it has ended with another one.
+        AlreadyAnsweredError: A question of `decisions` has an answer.
         LogLocked: The run is still going on, or is being continued by another process.
         BaseException: What the agent or team raises.
     """
     plan = path if isinstance(path, Plan) else await asyncio.to_thread(make_plan, path)
+    if decisions:
+        plan = await asyncio.to_thread(answered, plan, decisions)
     if plan.started.redacted and redact is None:
         raise RunNotResumableError(
             f"{plan.run.folder.path} was recorded with redact=, and functions are not in the log: continue it in your program, "
@@ -104,6 +113,8 @@ async def resumed(
         raise RunIsFinishedError(
             f"{plan.run.folder.path} is a conversation that waits for the next message: `codeact chat --resume` goes on with it."
         )
+    if plan.is_waiting:
+        raise RunWaiting(plan.run.folder.path, plan.open_questions)
     later = ("approval_func",) if approval_func is not None else ()
     target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust, set_later=later)
     token = cancellation_token or CancellationToken()
@@ -114,8 +125,10 @@ async def resumed(
             set_approval(target, approval_func)
         log, history = await extend_log(plan, target, token, on_rebuild=on_rebuild, rebuild=rebuild, redact=redact)
         try:
+            history.questions = Questions(log, plan.questions)
             with recording(target, log, history):
-                async with aclosing(logged(continued_stream(plan, target, token), log, plan.messages)) as items:
+                stream = continued_stream(plan, target, token)
+                async with aclosing(logged(stream, log, plan.messages, questions=history.questions)) as items:
                     async for item in items:
                         yield item
         finally:

@@ -13,14 +13,18 @@ from typing import Any, TypeVar
 from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter, ValidationError
 
+from autogen_codeact.agents.approval import shown_code
 from autogen_codeact.agents.code_runner import Kind, RunEnded, RunsCode
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.tools.later import ASKS
 from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
+from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
-from autogen_codeact.runs.host_calls import CURRENT_STEP, Step
+from autogen_codeact.runs.host_calls import CURRENT_STEP, Step, StepQuestions
+from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import Each, error_info
 from autogen_codeact.runs.writer import LogWriter
@@ -89,6 +93,8 @@ class AgentSteps:
         """What its model is to be told with the next request that it really gets."""
         self.is_empty = False
         """Whether its session is empty, because it was not rebuilt."""
+        self.questions: Questions | None = None
+        """What `Later` asks; None if nothing waits."""
         self._journal = journal
         self._history = history if history is not None else AgentHistory()
         self._late: list[Callable[[], Awaitable[object]]] = []
@@ -158,7 +164,7 @@ class AgentSteps:
         """Run the code of a step, or return how it ended before."""
         code = [CodeText(code=block.code, language=block.language) for block in blocks]
         step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
-        return await (self._repeat(runner, step) if step is not None else self._run(runner, code, live))
+        return await (self._repeat(runner, step) if step is not None else self._run(runner, blocks, code, live))
 
     async def _repeat(self, runner: RunsCode, step: StepResult) -> RunEnded:
         if (result := step.result) is None:
@@ -172,14 +178,35 @@ class AgentSteps:
             )
         return await runner.repeat(result, step.broke)
 
-    async def _run(self, runner: RunsCode, code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
+    async def _run(
+        self, runner: RunsCode, blocks: list[CodeBlock], code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]
+    ) -> RunEnded:
         await self._do_late()
-        self._history.steps += 1
-        number, began = self._history.steps, time.monotonic()
+        questions, step = self.questions, Step(self.log, self.agent, self._history.steps + 1)
+        if questions is None:
+            return await self._run_step(runner, step, code, live)
+        # Before the step begins in the log: nothing is lost then if the run ends.
+        text, answer = shown_code(blocks) if runner.asks_later else None, (True, "")
+        if text is not None:
+            answer = await questions.about_code(self.agent, step.number, text)
+        with questions.busy(step):
+            token = ASKS.set(StepQuestions(questions, step, text, answer))
+            try:
+                return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()))
+            finally:
+                ASKS.reset(token)
+
+    async def _run_step(
+        self, runner: RunsCode, step: Step, code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]
+    ) -> RunEnded:
+        self._history.steps = number = step.number
+        began = time.monotonic()
         await self.log.write(BlockStarted(agent=self.agent, number=number, blocks=code), sync=True)
-        token = CURRENT_STEP.set(Step(self.log, self.agent, number))
+        token = CURRENT_STEP.set(step)
         try:
             ended = await live()
+        except RunWaiting:
+            raise
         except Exception as error:
             self.log.put(BlockFinished(agent=self.agent, number=number, error=error_info(error)))
             raise

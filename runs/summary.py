@@ -17,7 +17,7 @@ from autogen_codeact.runs.store import EVENTS, is_being_written
 MAX_TEXT = 10_000
 _MAX = 10**12
 """Greater numbers than this are no counts and no seconds."""
-Outcome = Literal["completed", "failed", "cancelled", "running", "interrupted"]
+Outcome = Literal["completed", "failed", "cancelled", "waiting", "running", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class RunSummary:
         name: Name of the agent or team.
         started: When it started.
         task: Its task, as text; at most 10,000 characters.
-        outcome: How it ended; `running` while a process writes the log, `interrupted` if its process ended before it.
+        outcome: How it ended; `waiting` for an answer, `running` while a process writes the log, `interrupted` if its process
+            ended before it.
         steps: How many times code ran.
         tokens: Tokens that its models read and wrote.
         seconds: How long it took, without the time between its end in one process and its continuation in another.

@@ -20,6 +20,7 @@ from autogen_codeact.teams.run import Budget
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
 from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.types.skills import describe_skills
 
 CODER_MESSAGE = """\
 You solve the user's task by writing code that somebody else runs for you.
@@ -152,4 +153,5 @@ def _tools_of(executor: CodeExecutor) -> str:
             "The tools of a workbench are known only when it runs: give it to the executor, and start that before you make "
             "the team."
         )
-    return f"\n\n{describe_tools(known)}" if known else ""
+    parts = ["", describe_skills(getattr(executor, "skills", ())), describe_tools(known)]
+    return "\n\n".join(part for number, part in enumerate(parts) if part or (not number and any(parts)))

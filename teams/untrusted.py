@@ -134,6 +134,7 @@ REASONS = {
     "python": "names a program of this machine",
     "readable": "shows folders of this machine",
     "setup": "carries source code that no approval covers",
+    "skills": "shows folders of this machine, and text from them to the model",
     "snapshot": "names a file of this machine",
     "structured_message_factory": "carries a JSON schema; AutoGen evaluates names in it in this process",
     "user": "names a user",
@@ -192,6 +193,7 @@ _CODER = _fields(
 _OURS = _fields(
     *("stream_output", "describe_environment", "context_budget"),
     tools=Part("tool", many=True),
+    approval_func=Part("tool_policy"),
     approve_tool=Part("tool_policy"),
 )
 _TEAM = _fields(
@@ -214,6 +216,7 @@ ALLOWED: dict[str, Known] = {
     "autogen_codeact.executors.DockerCommandLineCodeExecutor": Known("code_executor", _EXECUTOR | _DOCKER),
     "autogen_codeact.executors.BubblewrapCommandLineCodeExecutor": Known("code_executor", _EXECUTOR),
     "autogen_codeact.executors.AllowTools": Known("tool_policy", _fields("names", otherwise=Part("tool_policy"))),
+    "autogen_codeact.executors.Later": Known("tool_policy", {}),
     "autogen_codeact.executors.AskPerson": Known("tool_policy", _fields("timeout")),
     "autogen_codeact.executors.AskModel": Known("tool_policy", _fields("instructions", "timeout", model_client=_MODEL)),
     "autogen_codeact.agents.CodeExecutorAgent": Known(

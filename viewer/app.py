@@ -186,12 +186,13 @@ class Viewer:
         return _json(changes)
 
     async def answer(self, request: Request) -> Response:
-        """Answer a question of a live run."""
-        control, body = self._controls(request), await _body(request)
+        """Answer a question of a run that goes on, or waits."""
+        run, body = self._run(request), await _body(request)
         number, approve = body.get("question"), body.get("approve")
         if type(number) is not int or type(approve) is not bool:
             raise HTTPException(400, 'Send {"question": number, "approve": true or false}.')
-        if not control.answer(number, approve=approve):
+        was_open = run.control is not None and run.control.answer(number, approve=approve)
+        if not was_open and not await asyncio.to_thread(run.kept.answer, number, approve=approve):
             raise HTTPException(409, "The question is no longer open: it was answered, or is not needed any more.")
         return _json({})
 

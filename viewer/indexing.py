@@ -189,6 +189,15 @@ class StepIndex:
         if line.data["kind"] == "rebuild":
             self._new("event", str(line.data["agent"]), line).set_title("The session was rebuilt.")
 
+    def _on_question_asked(self, line: RawEvent) -> None:
+        what = f"call {line.data['tool']}" if line.data.get("tool") else "run its code"
+        self._new("event", str(line.data["agent"]), line).set_title(f"Asked whether it may {what}.")
+
+    def _on_question_answered(self, line: RawEvent) -> None:
+        why = f": {line.data['reason']}" if line.data.get("reason") else ""
+        how = "approved" if line.data["approved"] else f"denied{why}"
+        self._new("event", None, line).set_title(f"It was {how}.")
+
     def _on_boundary(self, line: RawEvent) -> None:
         pass  # a place to resume from, which is no step
 

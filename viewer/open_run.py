@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.viewer.control import RunControl
-from autogen_codeact.viewer.schema import Changes, RunHeader
+from autogen_codeact.viewer.kept_questions import KeptQuestions
+from autogen_codeact.viewer.schema import Changes, QuestionDocument, RunHeader
 from autogen_codeact.viewer.steps import RunSteps
 
 POLL_S = 0.15
@@ -29,6 +30,8 @@ class OpenRun:
         self._name = name
         self.control = control
         """What its buttons do, or None."""
+        self.kept = KeptQuestions(path)
+        """The questions in its log."""
         self.waiting = 0
         """Number of pages that wait for changes."""
         self._steps: RunSteps | None = None
@@ -57,8 +60,13 @@ class OpenRun:
     async def header(self) -> RunHeader:
         """Return the header of the run, as far as its log has been read."""
         header = await self.call(RunSteps.header)
-        header["controls"] = self.control is not None and header["live"]
+        header["controls"] = self.control is not None if header["live"] else bool(await self._questions(header))
         return header
+
+    async def _questions(self, header: RunHeader) -> list[QuestionDocument]:
+        if header["live"]:
+            return self.control.questions if self.control is not None else []
+        return await asyncio.to_thread(self.kept.documents) if header["outcome"] == "waiting" else []
 
     async def read_to(self, number: int) -> None:
         """Read on in the log until a step is known, or to the present end."""
@@ -74,8 +82,9 @@ class OpenRun:
         try:
             while True:
                 revision, summaries = await self.call(lambda steps: _changed(steps, since))
-                header, questions = await self.header(), self.control.questions if self.control is not None else []
-                ended = header["indexed"] and not header["live"]
+                header = await self.header()
+                questions = await self._questions(header)
+                ended = header["indexed"] and not header["live"] and not questions
                 news = summaries or ended or {each["id"] for each in questions} != known
                 if news or self._closing or asyncio.get_running_loop().time() > until:
                     header["revision"] = revision

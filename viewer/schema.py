@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-RunOutcome = Literal["running", "completed", "failed", "cancelled", "interrupted"]
+RunOutcome = Literal["running", "completed", "failed", "cancelled", "waiting", "interrupted"]
 StepKind = Literal["task", "message", "model_call", "block", "decision", "handoff", "resumed", "gap", "event", "end"]
 
 
@@ -45,7 +45,7 @@ class RunHeader(TypedDict):
     live: bool  # whether its log is still being written
     indexed: bool  # whether the log has been read to its present end; until then the counts grow
     revision: int  # grows with each change of a step; `changes?since=` takes it
-    controls: bool  # whether this page can answer questions and stop the run
+    controls: bool  # whether this page can answer questions, and stop the run if it goes on
 
 
 class QuestionDocument(TypedDict):

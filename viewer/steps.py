@@ -175,7 +175,7 @@ class RunSteps:
 
     def _outcome(self) -> RunOutcome:
         outcome = (self._steps.finished or {}).get("outcome")
-        if outcome in ("completed", "failed", "cancelled"):
+        if outcome in ("completed", "failed", "cancelled", "waiting"):
             return outcome  # type: ignore[no-any-return]
         return "running" if self.live else "interrupted"
 

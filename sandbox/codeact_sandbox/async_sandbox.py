@@ -19,6 +19,7 @@ from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, SandboxOptions
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block
+from codeact_sandbox.types.skills import Skill
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -179,6 +180,11 @@ class AsyncSandbox:
             ValueError: A tool can't be used; the message says why.
         """
         self._managed.add_tools(tools)
+
+    @property
+    def skills(self) -> list[Skill]:
+        """The skills in /skills, as they are now on the host."""
+        return self._managed.skills
 
     @property
     def work_dir(self) -> Path:

@@ -56,7 +56,7 @@ async def _send_parts(
 ) -> int:
     """Send files and functions, and run `init_command`."""
     blocks = 0
-    await check_data(client, options.data)
+    await check_data(client, options)
     for name, content in (await tools.stub_files()).items():
         pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
         await client.requests.write_file(f"{STUBS_FOLDER}/{name}", 0o644, pieces)

@@ -25,7 +25,8 @@ from .subject import Subject, each_engine, one_kind
 ATTACK = """
     import errno, os, subprocess
     done = []
-    for path in ("/data/file.txt", "/data/folder/inner.txt", "/proc/self/root/data/file.txt"):
+    for path in ("/data/file.txt", "/data/folder/inner.txt", "/proc/self/root/data/file.txt",
+                 "/skills/s/SKILL.md", "/skills/s"):
         for act in (lambda: open(path, "r+"), lambda: os.unlink(path), lambda: os.chmod(path, 0o777), lambda: os.utime(path),
                     lambda: os.rename(path, "/tmp/x"), lambda: os.symlink("/tmp", path + "2"), lambda: os.truncate(path, 0)):
             try:
@@ -33,14 +34,15 @@ ATTACK = """
                 done.append(path)
             except OSError:
                 pass
-    subprocess.run("mount -o remount,rw /data; umount /data/file.txt; echo x > /data/file.txt; dd if=/dev/zero of=/data/new",
+    subprocess.run("mount -o remount,rw /data; umount /data/file.txt; echo x > /data/file.txt; dd if=/dev/zero of=/data/new;"
+                   "touch /skills/x",
                    shell=True, stderr=subprocess.DEVNULL)
-    print(done, sorted(os.listdir("/data")))
+    print(done, sorted(os.listdir("/data")), os.listdir("/skills"), os.listdir("/skills/s"))
 """
 
 
 @each_engine
-async def test_i30_nothing_in_data_can_be_written(subject: Subject) -> None:
+async def test_i30_nothing_in_data_and_skills_can_be_written(subject: Subject) -> None:
     with open_folder() as folder:
         (folder / "file.txt").write_text("kept")
         (folder / "file.txt").chmod(0o666)
@@ -48,8 +50,11 @@ async def test_i30_nothing_in_data_can_be_written(subject: Subject) -> None:
         (folder / "folder").chmod(0o777)
         (folder / "folder/inner.txt").write_text("kept")
         (folder / "folder/inner.txt").chmod(0o666)
-        await subject.start({"data": [folder / "file.txt", folder / "folder"]})
-        assert await subject.out(ATTACK) == "[] ['file.txt', 'folder']\n"
+        skill = folder / "s" / "SKILL.md"
+        skill.parent.mkdir(mode=0o777)
+        skill.write_text("---\nname: s\ndescription: x\n---\n")
+        await subject.start({"data": [folder / "file.txt", folder / "folder"], "skills": [skill.parent]})
+        assert await subject.out(ATTACK) == "[] ['file.txt', 'folder'] ['s'] ['SKILL.md']\n"
         assert [path.read_text() for path in folder.rglob("*.txt")] == ["kept", "kept"]
 
 

@@ -46,7 +46,7 @@ ARGUMENTS: dict[str, Any] = {
     "context_budget": 50_000,
 }
 TYPED = {"output_content_type", "output_content_type_format"}  # in the config, they are one component
-OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget", *TYPED}
+OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget", "skills", *TYPED}
 """Arguments that AutoGen's agent does not have."""
 
 
@@ -78,7 +78,8 @@ def test_every_argument_is_in_the_configuration() -> None:
     assert arguments == set(inspect.signature(UpstreamAgent).parameters) | OURS
     fields = set(CodeExecutorAgentConfig.model_fields) - {"structured_message_factory"}
     assert arguments - TYPED == fields | {"approval_func", "redact"}
-    tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", *ARGUMENTS}
+    parts = {"approval_func", "approve_tool"}  # policies; functions have no configuration
+    tested = {"name", "code_executor", "model_client", "model_context", "tools", "skills", *parts, *ARGUMENTS}
     assert fields == tested
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +126,7 @@ ARGUMENTS: dict[str, Any] = {
     "max_output_chars": 77,
     "describe_environment": False,
     "context_budget": 50_000,
+    "skills": [str(Path(__file__).parents[2] / "samples" / "skills")],
 }
 
 

@@ -69,6 +69,7 @@ def test_summary_has_counts_rates_tokens_and_percentiles(tmp_path: Path) -> None
         "repeats": 1,
         "completed": 2,
         "stopped": 1,
+        "waiting": 0,
         "failed": 1,
         "invalid": 1,
         "checked": 3,

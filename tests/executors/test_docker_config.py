@@ -5,6 +5,7 @@ import os
 import uuid
 from contextlib import closing
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ ARGUMENTS: dict[str, Any] = {
     "work_dir": "/tmp/some/where",
     "bind_dir": "/tmp/else/where",
     "data": ["/usr"],
+    "skills": [str(Path(__file__).parents[2] / "samples" / "skills")],
     "allow_pip": True,
     "auto_remove": False,
     "stop_container": False,

@@ -1,4 +1,7 @@
-"""A program that begins or continues a run, and kills itself when the log gets a certain event."""
+"""A program that begins or continues a run, and kills itself when the log gets a certain event.
+
+It approves what the run waits for.
+"""
 
 import asyncio
 import json
@@ -18,7 +21,9 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.runs import recorded, resumed
+from autogen_codeact.executors.tools.later import Later
+from autogen_codeact.runs import RunWaiting, recorded, resumed
+from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams import Team
 from tests.runs.example_run import counting_tool
@@ -53,12 +58,15 @@ def make_client(server: str) -> ChatCompletionClient:
 def make(kind: str, executor: SandboxCodeExecutor, server: str, calls: Path) -> ChatAgent | BaseTeam:
     """One agent, or a team of three that share a session."""
     tool = counting_tool(calls)
+    later: Any = {"approval_func": Later(), "approve_tool": Later()} if kind == "later" else {}
 
     def agent(name: str) -> CodeActAgent:
         client = make_client(server)
-        return CodeActAgent(name, executor, model_client=client, tools=[tool], describe_environment=False, max_steps=99)
+        return CodeActAgent(
+            name, executor, model_client=client, tools=[tool], describe_environment=False, max_steps=99, **later
+        )
 
-    if kind == "agent":
+    if kind != "team":
         return agent("coder")
     return Team(
         [agent("ann"), agent("bob"), agent("cid")], termination_condition=TextMentionTermination("The values are")
@@ -74,15 +82,25 @@ async def main(folder: Path, server: str, backend: str, kind: str) -> None:
     async with executors[backend](mode="session", work_dir=folder.parent / "work") as executor:
         target = make(kind, executor, server, folder.parent / "calls")
         begun = (folder / "events.jsonl").exists() and b"boundary" in (folder / "events.jsonl").read_bytes()
-        stream = resumed(folder, agent=target) if begun else recorded(target, task="Triple.", path=folder)
-        async with aclosing(stream) as items:
-            last = [item async for item in items][-1]
+        open_ones = make_plan(folder).open_questions if begun else []
+        decisions = {each.asked.question: True for each in open_ones}
+        stream = (
+            resumed(folder, agent=target, decisions=decisions)
+            if begun
+            else recorded(target, task="Triple.", path=folder)
+        )
+        try:
+            async with aclosing(stream) as items:
+                last = [item async for item in items][-1]
+        except RunWaiting:
+            sys.stdout.write("waiting\n")
+            return
     assert isinstance(last, TaskResult)
     sys.stdout.write(last.messages[-1].to_text() + "\n")
 
 
 def begin() -> None:
-    """Do what the arguments say: the run's folder, the model's server, the sandbox, `agent` or `team`, and where to die.
+    """Do what the arguments say: the run's folder, the model's server, the sandbox, `agent`, `team` or `later`, and where to die.
 
     The last one is `before`, `torn` or `after`, a colon, and the type of an event. The answer is printed.
     """

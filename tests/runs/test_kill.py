@@ -67,3 +67,44 @@ async def test_run_killed_at_every_kind_of_event_ends_as_if_it_was_not(
     for kind_of_event in ("block_started", "block_finished", "model_call_finished"):
         numbers = [(event["agent"], event["number"]) for event in events if event["type"] == kind_of_event]
         assert len(numbers) == len(set(numbers)), kind_of_event
+
+
+LATER_POINTS = (
+    *("torn:question_asked", "after:question_asked", "before:run_finished", "after:run_finished", "after:run_resumed"),
+    *("before:question_answered", "after:question_answered", "after:block_started", "after:host_call_started"),
+    *("after:host_call_finished", "torn:block_finished"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_run_killed_around_its_questions_makes_each_approved_call_once(bubblewrap: None, tmp_path: Path) -> None:
+    folder, calls = tmp_path / "run", tmp_path / "calls"
+    (tmp_path / "work").mkdir()
+    async with OpenAIServer(model(3)) as server:
+
+        def run(*point: str) -> tuple[int, str, str]:
+            arguments = ["-c", PROGRAM, str(folder), server.base_url, "bubblewrap", "later", *point]
+            done = processes.run(arguments, env=os.environ, timeout=120)
+            return done.returncode, done.stdout, done.stderr
+
+        assert run()[:2] == (0, "waiting\n")
+        for point in LATER_POINTS:
+            while (ended := run(point))[1] == "waiting\n":
+                pass  # it did not come to this point
+            assert ended[0] == -signal.SIGKILL, f"{point}: {ended[2]}"
+        while (ended := run())[1] == "waiting\n":
+            pass
+    assert ended[:2] == (0, expected(3) + "\n"), ended[2]
+    made = counted(calls)
+    assert len(made) == len(set(made))
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]
+    assert set(range(1, 4)) - set(made) <= under_way(events)
+    asked = {event["question"]: event for event in events if event["type"] == "question_asked"}
+    answered = [event["question"] for event in events if event["type"] == "question_answered"]
+    assert len(answered) == len(set(answered))
+    approved = [json.loads(asked[each]["text"]) for each in answered if asked[each]["tool"] is not None]
+    started = [event["arguments"] for event in events if event["type"] == "host_call_started"]
+    assert all(started.count(each) <= approved.count(each) for each in started)
+    blocks = [event["number"] for event in events if event["type"] == "block_started"]
+    assert sorted(asked[each]["block"] for each in answered if asked[each]["tool"] is None) == blocks

@@ -185,6 +185,13 @@ EXPECTED = {
         ["x is 2 and y is 3; the determinant is -5."],
         runner=(EXECUTION, "solver"),
     ),
+    "codeact_skills.py": Expected(
+        steps("clerk", 2),
+        ["Total: 1078.34"],
+        ["The total is 1078.34, with the discount."],
+        figures=("1078.34",),
+        runner=(EXECUTION, "clerk"),
+    ),
     "codeact_ask_user.py": Expected(
         steps("asker", 1),
         ["13 is prime, after 3 tries"],
@@ -192,6 +199,12 @@ EXPECTED = {
         figures=("13",),
         runner=(EXECUTION, "asker"),
         stdin="8\n9\n13\n",
+    ),
+    "approve_later.py": Expected(
+        steps("coder", 1),
+        ["1267650600228229401496703205376"],
+        ["q1: may coder run this code?", "2**100 has 31 digits."],
+        runner=(EXECUTION, "coder"),
     ),
     "mcp_tools.py": Expected(
         steps("meteorologist", 1),

@@ -228,6 +228,6 @@ def test_every_sample_is_tested_and_in_the_table() -> None:
     assert samples == {*EXPECTED, "gpu.py"}
     # tests/integrations/test_notebook.py runs the notebook.
     # tests/cli/test_batch.py runs the tasks with the recorded answers.
-    assert others <= {"README.md", "__pycache__", "notebook.ipynb", "batch_tasks.jsonl", "batch_answers.json"}
+    assert others <= {"README.md", "__pycache__", "notebook.ipynb", "batch_tasks.jsonl", "batch_answers.json", "skills"}
     readme = (SAMPLES / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| \[(\w+\.py)\]\(\1\) \|", readme, re.MULTILINE)) == samples

@@ -3,7 +3,7 @@
 const RUNS_AT_ONCE = 50;
 const AGAIN_MS = 5000;
 const SOON_MS = 700; // while logs are still being read
-const RUN_OUTCOMES = ["running", "completed", "failed", "cancelled", "interrupted", "unreadable"];
+const RUN_OUTCOMES = ["running", "completed", "failed", "cancelled", "waiting", "interrupted", "unreadable"];
 
 class ListPage {
   constructor() {

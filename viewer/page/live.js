@@ -31,7 +31,7 @@ class Live {
         this.setLost(false);
         this.showNews(header, summaries);
         page.questions.show(questions);
-        if (!header.live && header.indexed && !summaries.length) break;
+        if (!header.live && header.indexed && !summaries.length && !questions.length) break;
       } catch {
         this.setLost(true);
         await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER_MS));
@@ -39,6 +39,7 @@ class Live {
     }
     page.questions.show([]);
     this.drawPill();
+    if (page.header.outcome === "waiting") page.tellProblem(new Error(`The answer is kept: \`codeact resume ${page.header.id}\` goes on with the run.`));
     announce(`The run has ended: ${page.header.outcome}`);
   }
 

@@ -31,7 +31,7 @@ class RunPage {
     this.live.watchScrolling();
     if (!this.goToHash() && this.header.live) this.live.follow();
     // The log of an ended run may still be read.
-    if (this.header.live || this.header.indexed === false) this.live.listen();
+    if (this.header.live || this.header.controls || this.header.indexed === false) this.live.listen();
   }
 
   build() {

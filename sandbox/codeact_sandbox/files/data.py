@@ -1,40 +1,45 @@
-"""Files and folders of the host that the code can read below /data, and never write."""
+"""Files and folders of the host that the code can read below /data and /skills, and never write."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.host_paths import DataEntry
+from codeact_sandbox.types.skills import FILE, find_skills
 
 if TYPE_CHECKING:
     from codeact_sandbox.host.client import RunnerClient
+    from codeact_sandbox.types.options import SandboxOptions
 
 
-def data_sources(paths: Iterable[Path | str]) -> dict[str, Path]:
-    """Return the files and folders for /data at the start of a sandbox: their paths on the host, by their paths in it."""
+def data_sources(options: SandboxOptions) -> dict[str, Path]:
+    """Return what a sandbox has in /data and /skills at its start: the paths on the host, by those in it."""
     try:
-        return {entry.target: entry.source() for entry in map(DataEntry, paths)}
+        data = {entry.target: entry.source() for entry in map(DataEntry, options.data)}
+        return {**data, **{skill.target: skill.folder for skill in find_skills(options.skills)}}
     except ValueError as error:
         raise SandboxStartError(str(error)) from None
 
 
-async def check_data(sandbox: RunnerClient, paths: Iterable[Path | str]) -> None:
-    """Check that the sandbox's user can read what is mounted at /data."""
-    for entry in map(DataEntry, paths):
-        shown = printable(str(entry.path))
+async def check_data(sandbox: RunnerClient, options: SandboxOptions) -> None:
+    """Check that the sandbox's user can read what is mounted at /data and /skills."""
+    entries = [("data", str(entry.path), entry.target) for entry in map(DataEntry, options.data)]
+    if options.skills:
+        entries += [("skills", str(each.folder), f"{each.target}/{FILE}") for each in find_skills(options.skills)]
+    for option, path, target in entries:
+        shown = printable(path)
         try:
-            await _read_first_byte(sandbox, entry.target)
+            await _read_first_byte(sandbox, target)
         except SandboxFileError as error:
             if error.errno == errno.EACCES:
                 raise SandboxStartError(
-                    f"data={shown!r} can't be read by the sandbox's user: let everybody read it (`chmod -R a+rX {shown}`)"
+                    f"{option}={shown!r} can't be read by the sandbox's user: let everybody read it (`chmod -R a+rX {shown}`)"
                 ) from None
-            raise SandboxStartError(f"data={shown!r} can't be read in the sandbox: {error.strerror}") from None
+            raise SandboxStartError(f"{option}={shown!r} can't be read in the sandbox: {error.strerror}") from None
 
 
 async def _read_first_byte(sandbox: RunnerClient, path: str) -> None:

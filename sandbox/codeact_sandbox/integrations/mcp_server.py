@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from codeact_sandbox.integrations.mcp_http import IDLE_S, MAX_SESSIONS, Sessions
 from codeact_sandbox.integrations.mcp_wrap import RUN_CODE, Wrapped, calls_of, client
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.skills import Skill, describe_skills
 
 try:
     from mcp.server.mcpserver import Context, Image, MCPServer
@@ -83,10 +84,11 @@ def run_server(
         OSError: It can't be listened on.
     """
     options = wrapped.options() if wrapped is not None else {}
+    skills = make(**options).skills if address is not None else ()
     if address is None:
         return asyncio.run(serve(make(**options), wrapped))
     sessions = Sessions(partial(make, **options), max_sessions, idle_s)
-    app, place = make_http_app(sessions, wrapped), parse_address(address)
+    app, place = make_http_app(sessions, wrapped, skills), parse_address(address)
     return asyncio.run(listen(app, sessions, place, os.environ.get("CODEACT_MCP_TOKEN") or None))
 
 
@@ -125,22 +127,27 @@ def make_server(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> MCPSer
 
     outputs = Outputs()
     tools = _Tools(sandbox, outputs, wrapped)
-    return _server_of(lambda name: getattr(tools, name), outputs, wrapped, lifespan=lifespan)
+    return _server_of(lambda name: getattr(tools, name), outputs, wrapped, sandbox.skills, lifespan=lifespan)
 
 
-def make_http_app(sessions: Sessions, wrapped: Wrapped | None = None) -> Any:
+def make_http_app(sessions: Sessions, wrapped: Wrapped | None = None, skills: Sequence[Skill] = ()) -> Any:
     """Make an ASGI application that serves clients at `/mcp`; who calls this ends the sessions."""
     outputs = Outputs()
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the `Guard` checks requests
     more = {} if _IS_SECOND else {"transport_security": security}
-    server = _server_of(lambda name: _in_sessions(name, sessions, outputs, wrapped), outputs, wrapped, **more)
+    server = _server_of(lambda name: _in_sessions(name, sessions, outputs, wrapped), outputs, wrapped, skills, **more)
     return server.streamable_http_app(**({"transport_security": security} if _IS_SECOND else {}))
 
 
 def _server_of(
-    tool_of: Callable[[str], Callable[..., Any]], outputs: Outputs, wrapped: Wrapped | None, **options: Any
+    tool_of: Callable[[str], Callable[..., Any]],
+    outputs: Outputs,
+    wrapped: Wrapped | None,
+    skills: Sequence[Skill],
+    **options: Any,
 ) -> MCPServer:
-    instructions = INSTRUCTIONS if wrapped is None else wrapped.instructions
+    parts = [INSTRUCTIONS if wrapped is None else wrapped.instructions, describe_skills(skills)]
+    instructions = "\n\n".join(filter(None, parts))
     server = MCPServer("codeact", instructions=instructions, log_level="WARNING", **options)
     for name in OWN_TOOLS if wrapped is None else WRAPPED_TOOLS:
         tool = tool_of(name)

@@ -32,6 +32,7 @@ class CommonKeywords(LimitKeywords, total=False):
     work_dir: Path | str | None
     bind_dir: Path | str | None
     data: Sequence[Path | str]
+    skills: Sequence[Path | str]
     snapshot: Path | str | None
     functions_source: str | None
     functions_packages: Sequence[str]

@@ -36,8 +36,9 @@ from codeact_sandbox.types.limits import (
     parse_seconds,
     parse_timeout,
 )
-from codeact_sandbox.types.paths import DATA
+from codeact_sandbox.types.paths import DATA, SKILLS
 from codeact_sandbox.types.protected_names import ProtectedNames
+from codeact_sandbox.types.skills import parse_skills
 from codeact_sandbox.types.tool_limits import ToolLimits
 
 if TYPE_CHECKING:
@@ -179,6 +180,14 @@ class SandboxOptions(KeywordModel):
             "engine on another machine (docs/data-and-packages.md)."
         ),
     ] = ()
+    skills: Annotated[
+        Sequence[Path | str],
+        PlainValidator(parse_skills),
+        Field(
+            description="Folders of Agent Skills, or folders that have such folders in them: the code can read them in /skills, "
+            "and agents know their descriptions (docs/skills.md)."
+        ),
+    ] = ()
     snapshot: Annotated[
         Folder,
         Field(
@@ -270,8 +279,13 @@ class SandboxOptions(KeywordModel):
 
     @model_validator(mode="after")
     def _code_moves_nothing_that_is_shown(self) -> Self:
+        self.check_shown()
+        return self
+
+    def check_shown(self) -> None:
+        """Check that code can't move anything that it is shown."""
         bound = Path(os.path.realpath(self.bind_dir)) if self.bind_dir is not None else None
-        for option in ("data", "readable") if bound is not None else ():
+        for option in ("data", "skills", "readable") if bound is not None else ():
             for path in getattr(self, option, ()):
                 folder, name = os.path.split(os.path.abspath(path))
                 if (
@@ -282,7 +296,6 @@ class SandboxOptions(KeywordModel):
                         f"{option}={str(path)!r} is in bind_dir=, where code could replace it by a link to any folder of this "
                         "machine: leave it out, because the code can read it in its workspace"
                     )
-        return self
 
     @model_validator(mode="after")
     def _one_source_of_files(self) -> Self:
@@ -439,8 +452,11 @@ class DockerOptions(SandboxOptions):
     @model_validator(mode="after")
     def _data_has_its_folder(self) -> Self:
         for mount in (self.extra_volumes or {}).values():
-            if self.data and Path(mount.get("bind", "")).is_relative_to(DATA):
-                raise ValueError(f"extra_volumes= mounts {mount['bind']}, and {DATA} is for data=: use another path")
+            for folder, option in ((DATA, "data"), (SKILLS, "skills")):
+                if getattr(self, option) and Path(mount.get("bind", "")).is_relative_to(folder):
+                    raise ValueError(
+                        f"extra_volumes= mounts {mount['bind']}, and {folder} is for {option}=: use another path"
+                    )
         return self
 
     @property
@@ -483,8 +499,9 @@ class BubblewrapOptions(SandboxOptions):
     @model_validator(mode="after")
     def _data_has_its_folder(self) -> Self:
         for folder in self.readable:
-            if self.data and Path(os.path.abspath(folder)).is_relative_to(DATA):
-                raise ValueError(f"readable={str(folder)!r} is in {DATA}, which is for data=: give it there")
+            for own, option in ((DATA, "data"), (SKILLS, "skills")):
+                if getattr(self, option) and Path(os.path.abspath(folder)).is_relative_to(own):
+                    raise ValueError(f"readable={str(folder)!r} is in {own}, which is for {option}=: give it there")
         return self
 
 

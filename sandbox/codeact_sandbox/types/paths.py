@@ -2,6 +2,7 @@
 
 WORKSPACE = "/workspace"
 DATA = "/data"
+SKILLS = "/skills"
 PACKAGES = "/packages"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 ENVIRONMENT = {

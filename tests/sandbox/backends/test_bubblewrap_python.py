@@ -174,10 +174,14 @@ class TestDefaultPython:
         assert "can't run it: Permission denied" in caplog.text
         assert "); to have them, install that Python where every user can read it, or name another one" in caplog.text
 
-    async def test_the_running_python_is_used_if_possible(self, monkeypatch):
-        monkeypatch.setattr(sys, "executable", str(SYSTEM_PYTHON))
-        found = find_interpreter(None, host_user())
-        assert (found.path, found.note) == (SYSTEM_PYTHON, "")
+    def test_the_running_python_is_used_if_possible(self, monkeypatch):
+        for path in (
+            SYSTEM_PYTHON,
+            Path(__file__).parent / os.path.relpath("/", Path(__file__).parent) / f".{SYSTEM_PYTHON}",
+        ):
+            monkeypatch.setattr(sys, "executable", str(path))
+            found = find_interpreter(None, host_user())
+            assert (found.path, found.note) == (SYSTEM_PYTHON.parent.resolve() / SYSTEM_PYTHON.name, "")
 
 
 class TestSystemFolders:

@@ -87,8 +87,10 @@ def find_interpreter(requested: str | None, user: HostUser) -> Interpreter:
     """Find the interpreter: the requested one; else the running one, if the sandbox's user can run it; else the system's."""
     problems: list[str] = []
     for candidate in [requested] if requested is not None else [sys.executable, *SYSTEM_PYTHONS]:
-        path = shutil.which(candidate) or candidate
-        found = _examine(Path(path).absolute(), user) if os.path.lexists(path) else "there is no such file"
+        path = Path(shutil.which(candidate) or candidate).absolute()
+        if ".." in path.parts:  # the sandbox need not have the folders before it
+            path = path.parent.resolve() / path.name
+        found = _examine(path, user) if os.path.lexists(path) else "there is no such file"
         if isinstance(found, Interpreter):
             if not problems:
                 return found

@@ -104,7 +104,7 @@ class BubblewrapLauncher:
         with contextlib.suppress(OSError):  # without it nothing is kept
             self.python = ("bubblewrap", python.identity())
         shown = shown_arguments([python.path, *python.folders, *map(Path, self._options.readable)])
-        for target, source in data_sources(self._options.data).items():
+        for target, source in data_sources(self._options).items():
             shown += ["--ro-bind", str(source), target]
         self._cgroup = Cgroup.create(self._name, self._limits)
         _warn_of_missing_limits(self._cgroup)

@@ -1,4 +1,4 @@
-"""The files of data= in a container: mounted, or sent to an engine on another machine."""
+"""The files of data= and skills= in a container: mounted, or sent to an engine on another machine."""
 
 # ruff: noqa: PLC0415 - the Docker SDK takes a tenth of a second to import
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.paths import DATA
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -29,6 +28,11 @@ MOUNTED_INSTEAD = (
     "Give a part of it, or put it on the engine's machine and mount it there with "
     "extra_volumes={'/its/folder': {'bind': '/mnt/data', 'mode': 'ro'}}"
 )
+
+
+def roots_of(targets: Iterable[str]) -> list[str]:
+    """Return the folders of the sandbox that have what is shown: /data and /skills."""
+    return sorted({f"/{target.split('/')[1]}" for target in targets})
 
 
 def bind_mounts(sources: Mapping[str, Path]) -> list[Mount]:
@@ -70,14 +74,17 @@ def upload(
     """
     import requests
 
+    roots = roots_of(sources)
     members = list(_members(sources))
     created = client.create_container(
-        image, command=["true"], volumes=[DATA], labels=dict(labels), network_disabled=True
+        image, command=["true"], volumes=roots, labels=dict(labels), network_disabled=True
     )
     ident = str(created["Id"])
     sdk: Any = client
     try:
-        sdk.put_archive(ident, DATA, _archive(members, stopped))
+        for root in roots:
+            below = [each for each in members if each[0].name.startswith(f"{root}/")]
+            sdk.put_archive(ident, root, _archive(root, below, stopped))
     except BaseException as error:
         client.remove_container(ident, force=True, v=True)
         if isinstance(error, requests.RequestException):
@@ -105,13 +112,12 @@ def _members(sources: Mapping[str, Path]) -> Iterator[tuple[tarfile.TarInfo, Pat
 
 def _walk(sources: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
     for target, source in sources.items():
-        name = target.removeprefix(f"{DATA}/")
-        yield name, source
+        yield target, source
         if source.is_dir():
             for folder, folders, files in os.walk(source, onerror=_fail):
                 below = Path(folder)
                 for each in (*sorted(folders), *sorted(files)):
-                    yield f"{name}/{(below / each).relative_to(source)}", below / each
+                    yield f"{target}/{(below / each).relative_to(source)}", below / each
 
 
 def _fail(error: OSError) -> None:
@@ -141,9 +147,12 @@ def _describe(name: str, path: Path) -> tarfile.TarInfo | None:
     return member
 
 
-def _archive(members: Iterable[tuple[tarfile.TarInfo, Path]], stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield a tar archive piece by piece."""
+def _archive(
+    root: str, members: Iterable[tuple[tarfile.TarInfo, Path]], stopped: Callable[[], bool]
+) -> Iterator[bytes]:
+    """Yield a tar archive of what is below a folder piece by piece."""
     for member, path in members:
+        member.name = member.name.removeprefix(f"{root}/")
         yield member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
         if member.isreg():
             yield from _content(member, path, stopped)

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from codeact_sandbox.backends.docker.data_mounts import bind_mounts, upload
+from codeact_sandbox.backends.docker.data_mounts import bind_mounts, roots_of, upload
 from codeact_sandbox.backends.docker.engine import (
     EngineFailure,
     check_socket,
@@ -38,7 +38,7 @@ from codeact_sandbox.types.docker_hosts import DockerHost, EngineAddress, name_o
 from codeact_sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from codeact_sandbox.types.limits import parse_size
 from codeact_sandbox.types.options import DockerOptions
-from codeact_sandbox.types.paths import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
+from codeact_sandbox.types.paths import ENVIRONMENT, PACKAGES, WORKSPACE
 from codeact_sandbox.types.protected_names import ProtectedNames
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class DockerLauncher:
         import docker.errors
 
         client = self._client = connect(self._engine)
-        sources = data_sources(self._options.data)
+        sources = data_sources(self._options)
         if self._limits.memory is None:
             self._limits = self._limits.resolved(memory_of(client, self.engine))
         try:
@@ -231,7 +231,8 @@ class DockerLauncher:
             tmpfs[PACKAGES] = temporary
         if "mounts" in data:
             # New files could otherwise appear beside the mounts, if the root file system can be written.
-            tmpfs[DATA] = "ro,nosuid,nodev,noexec,size=64k,mode=0755"
+            for folder in roots_of(mount["Target"] for mount in data["mounts"]):
+                tmpfs[folder] = "ro,nosuid,nodev,noexec,size=64k,mode=0755"
         if self._bind_dir is not None:
             binds[str(self._bind_dir)] = {"bind": WORKSPACE, "mode": "rw"}
             mounted = {mount.get("bind") for mount in binds.values()}

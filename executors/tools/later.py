@@ -1,0 +1,57 @@
+"""Approval by a person who answers later: the run ends, and its log keeps the question."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any, Protocol, Self
+
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
+from autogen_core import Component
+
+from autogen_codeact.executors.tools.policies import PolicyConfig, ToolPolicy
+from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
+
+NO_LOG = (
+    "Later() needs the log of a run, which keeps the question: use `recorded(…)` or `codeact run`. In a conversation somebody "
+    "is there to answer: use AskPerson() there, or a function."
+)
+
+
+class AsksLater(Protocol):
+    """Keeps questions about the code of one step in a log, and ends the run until there are answers."""
+
+    def about_code(self, code: str) -> tuple[bool, str] | None:
+        """Return whether the code of the step may run, and why not, as it was answered before; None for other code."""
+
+    async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
+        """Return whether a call may be made, and why not, or end the run."""
+
+
+ASKS: ContextVar[AsksLater | None] = ContextVar("ASKS", default=None)
+
+
+class Later(ToolPolicy, Component[PolicyConfig]):
+    """Asks somebody who may answer in days: the run ends with the question in its log, and `resume` goes on with the answer.
+
+    Pass it as `approve_tool=`, or as `approval_func=` of this package's agents, in runs that have a log.
+    """
+
+    component_config_schema = PolicyConfig
+    component_provider_override = "autogen_codeact.executors.Later"
+
+    async def __call__(self, request: ToolApprovalRequest | ApprovalRequest) -> Any:
+        """Return the answer, if there is one."""
+        if (asks := ASKS.get()) is None:
+            raise RuntimeError(NO_LOG)
+        if isinstance(request, ToolApprovalRequest):
+            return ToolApproval(*await asks.about_call(request))
+        if (answer := asks.about_code(request.code)) is None:
+            raise RuntimeError(NO_LOG)
+        return ApprovalResponse(approved=answer[0], reason=answer[1])
+
+    def _to_config(self) -> PolicyConfig:
+        return PolicyConfig()
+
+    @classmethod
+    def _from_config(cls, config: PolicyConfig) -> Self:
+        return cls()

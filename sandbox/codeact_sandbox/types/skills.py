@@ -1,0 +1,241 @@
+"""Agent Skills: folders with instructions in SKILL.md, which code has in /skills. The format is at agentskills.io."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from codeact_sandbox.types.filenames import printable, printable_text
+from codeact_sandbox.types.limits import parse_names
+from codeact_sandbox.types.paths import SKILLS
+
+FILE = "SKILL.md"
+MAX_SKILLS = 100
+MAX_FILES = 2000
+MAX_BYTES = 64 * 1024**2
+MAX_FILE_BYTES = 256 * 1024
+MAX_DEPTH = 16
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1024
+MAX_TOOLS = 100
+MAX_SHOWN_CHARS = 8000
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+_BLOCK = re.compile(r"[|>][+-]?")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+
+
+@dataclass(frozen=True)
+class Skill:
+    """A skill.
+
+    Args:
+        name: Its name, which is also that of its folder.
+        description: What it does, and when to use it.
+        folder: Its folder on the host, without symbolic links.
+        allowed_tools: Tools that its author wants allowed. They allow nothing here: `approve_tool` decides about each call.
+    """
+
+    name: str
+    description: str
+    folder: Path
+    allowed_tools: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> str:
+        """Its folder in the sandbox."""
+        return f"{SKILLS}/{self.name}"
+
+
+def find_skills(paths: Iterable[Path | str]) -> list[Skill]:
+    """Read skills.
+
+    Args:
+        paths: Folders of skills, or folders that have such folders in them.
+
+    Raises:
+        ValueError: One can't be used; the message says which and why, in one line.
+    """
+    found: dict[str, Skill] = {}
+    for path in paths:
+        for folder in _folders_in(Path(path)):
+            skill = _read(folder)
+            other = found.setdefault(skill.name, skill)
+            if other.folder != skill.folder:
+                raise ValueError(
+                    f"two skills are called {skill.name}: {_shown(other.folder)} and {_shown(folder)}; leave one out"
+                )
+            if len(found) > MAX_SKILLS:
+                raise ValueError(f"skills= has more than {MAX_SKILLS} skills: name fewer folders")
+    return list(found.values())
+
+
+def has_skills(folder: Path) -> bool:
+    """Return whether a folder has skills in it."""
+    try:
+        return any((each / FILE).is_file() for each in folder.iterdir())
+    except OSError:
+        return False
+
+
+def parse_skills(value: Sequence[Path | str]) -> list[str]:
+    """Check folders of skills, and return their paths as given."""
+    if isinstance(value, os.PathLike):
+        raise TypeError(f"skills is one path: give a list, [{os.fspath(value)!r}]")
+    paths = [os.fspath(each) for each in parse_names("skills", value)]  # type: ignore[arg-type]
+    find_skills(paths)
+    return paths
+
+
+def describe_skills(skills: Sequence[Skill], most_chars: int = MAX_SHOWN_CHARS) -> str:
+    """Describe skills to a model: a line for each, in about so many characters."""
+    if not skills:
+        return ""
+    room = max(40, most_chars // len(skills))
+    lines = [
+        "Skills: folders with instructions, read-only. Before a task that a skill is for, print its SKILL.md, and follow it; its "
+        "paths are relative to its folder, and its scripts run here, in code:"
+    ]
+    for skill in skills:
+        text = printable_text(" ".join(skill.description.split())).replace("```", "'''")
+        tools = f" (tools: {', '.join(skill.allowed_tools)})" if skill.allowed_tools else ""
+        text += printable_text(tools)
+        lines.append(f"- {skill.target}: {text if len(text) <= room else f'{text[: room - 1]}…'}")
+    return "\n".join(lines)
+
+
+def _shown(path: Path) -> str:
+    return printable(str(path))
+
+
+def _folders_in(path: Path) -> list[Path]:
+    try:
+        path = path.resolve(strict=True)
+        if (path / FILE).is_file():
+            return [path]
+        found = sorted(each for each in path.iterdir() if (each / FILE).is_file() and not each.is_symlink())
+    except (OSError, RuntimeError) as error:  # RuntimeError: symbolic links in a circle, before Python 3.13
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"skills={printable(str(path))!r} can't be read: {reason}") from None
+    if not found:
+        raise ValueError(f"skills={_shown(path)!r} has no skill: a skill is a folder with a file {FILE}")
+    return found
+
+
+def _read(folder: Path) -> Skill:
+    try:
+        _check_files(folder)
+        return _checked(folder, read_front_matter(_text(folder / FILE)))
+    except UnicodeDecodeError:
+        reason = f"its {FILE} is not UTF-8 text"
+    except OSError as error:
+        reason = f"{printable(str(error.filename))} can't be read: {error.strerror}"
+    except ValueError as error:
+        reason = str(error)
+    raise ValueError(f"the skill {_shown(folder)} can't be used: {reason}")
+
+
+def _text(path: Path) -> str:
+    with open(path, "rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"its {FILE} has more than {MAX_FILE_BYTES // 1024} KiB: move parts into files beside it")
+    return data.decode("utf-8-sig")
+
+
+def _checked(folder: Path, fields: dict[str, str | list[str]]) -> Skill:
+    name, description, tools = (fields.get(key, "") for key in ("name", "description", "allowed-tools"))
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARS:
+        raise ValueError(
+            f"its name must be lower-case letters, digits and single hyphens, at most {MAX_NAME_CHARS}, not {str(name)[:80]!r}"
+        )
+    if name != folder.name:
+        raise ValueError(f"its name is {name!r}, and its folder must have the same")
+    if not isinstance(description, str) or not description.strip():
+        raise ValueError("its description is missing: say what it does, and when to use it")
+    listed = re.findall(r"[^\s(),]+(?:\([^)]*\))?", tools) if isinstance(tools, str) else tools
+    allowed = tuple(each[:MAX_NAME_CHARS] for each in listed[:MAX_TOOLS])
+    return Skill(
+        name, description.strip()[:MAX_DESCRIPTION_CHARS], folder, allowed
+    )  # published skills have longer ones
+
+
+def _check_files(folder: Path) -> None:
+    """Check that a folder is small, has files and folders only, and that its links stay in it."""
+    count = size = 0
+    todo = [(folder, 0)]
+    while todo:
+        current, depth = todo.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"its folders are nested deeper than {MAX_DEPTH}")
+        with os.scandir(current) as entries:
+            for entry in entries:
+                count += 1
+                info = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(info.st_mode):
+                    todo.append((Path(entry.path), depth + 1))
+                elif stat.S_ISLNK(info.st_mode):
+                    if not Path(os.path.realpath(entry.path)).is_relative_to(folder):
+                        raise ValueError(f"its link {printable(os.path.relpath(entry.path, folder))} leads out of it")
+                elif not stat.S_ISREG(info.st_mode):
+                    raise ValueError(f"{printable(os.path.relpath(entry.path, folder))} is neither a file nor a folder")
+                size += info.st_size
+                if count > MAX_FILES or size > MAX_BYTES:
+                    raise ValueError(f"it has more than {MAX_FILES:,} files, or more than {MAX_BYTES // 1024**2} MiB")
+
+
+def read_front_matter(text: str) -> dict[str, str | list[str]]:
+    """Read the fields above the text of a SKILL.md: texts, lists of texts, and nothing of what is nested, such as `metadata`.
+
+    It is the part of YAML that skills are written in. Anchors, tags and objects in braces are refused, so that no two programs
+    read different things.
+    """
+    lines = text.splitlines()
+    ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
+    if len(ends) < 2 or ends[0] != 0:
+        raise ValueError(f"its {FILE} must begin with fields between two lines of ---")
+    fields: dict[str, str | list[str]] = {}
+    rows = lines[1 : ends[1]]
+    while rows:
+        line = rows.pop(0)
+        if not line.strip() or line.startswith("#"):
+            continue
+        found = _KEY.fullmatch(line.rstrip())
+        if found is None:
+            raise ValueError(f"its {FILE} has a line that is no field: {line.strip()[:80]!r}")
+        below = []
+        while rows and (not rows[0].strip() or rows[0][0] in " \t" or rows[0].startswith("- ")):
+            below.append(rows.pop(0))
+        if found[1] in fields:
+            raise ValueError(f"its {FILE} has the field {found[1]} twice")
+        fields[found[1]] = _value(found[1], (found[2] or "").strip(), below)
+    return fields
+
+
+def _value(key: str, first: str, below: list[str]) -> str | list[str]:
+    words = [line.strip() for line in below if line.strip()]
+    if _BLOCK.fullmatch(first):
+        return ("\n" if first[0] == "|" else " ").join(words)
+    if not first and words and words[0].startswith("- "):
+        return [_scalar(key, word.removeprefix("- ").strip()) for word in words]
+    if not first and words and _KEY.fullmatch(words[0]):
+        return ""  # nested fields, such as those of `metadata`
+    if first.startswith("[") and first.endswith("]"):
+        return [_scalar(key, part.strip()) for part in first[1:-1].split(",") if part.strip()]
+    return _scalar(key, " ".join(filter(None, [first, *words])))
+
+
+def _scalar(key: str, text: str) -> str:
+    quote = text[:1]
+    if quote in ("'", '"') and quote:
+        if len(text) < 2 or not text.endswith(quote):
+            raise ValueError(f"its field {key} has a quote that does not end")
+        inner = text[1:-1]
+        return inner.replace("''", "'") if quote == "'" else re.sub(r"\\(.)", r"\1", inner)
+    if quote and quote in "&*!{}[]|>%@`":
+        raise ValueError(f"its field {key} is not plain text: put it in quotes")
+    return _COMMENT.sub("", text).strip()

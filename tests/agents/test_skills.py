@@ -1,0 +1,80 @@
+"""Skills of agents: what the model is told, how its code uses them, and where they can be given."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.codeact_prompt import TASK, system_message
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.teams import coder_executor_team
+from autogen_codeact.teams.loading import check_untrusted
+from tests.agents.codeact import python
+from tests.agents.support import SYSTEM, received_by, scripted
+
+SKILLS = Path(__file__).parents[2] / "samples" / "skills"
+SHOWN = (
+    "Skills: folders with instructions, read-only. Before a task that a skill is for, print its SKILL.md, and follow it; its "
+    "paths are relative to its folder, and its scripts run here, in code:\n"
+    "- /skills/invoice-totals: Adds up invoices by this company's rules for rounding and discounts. Use it for every total of "
+    "an invoice."
+)
+CODE = """
+import subprocess, sys
+print(open("/skills/invoice-totals/SKILL.md").read().splitlines()[-1])
+print(subprocess.check_output([sys.executable, "/skills/invoice-totals/scripts/total.py", "1000", "0.015"], text=True))
+"""
+
+
+@pytest.fixture(params=["docker", "bubblewrap"])
+def executor(request: pytest.FixtureRequest) -> SandboxCodeExecutor:
+    """An executor without skills, not started."""
+    request.getfixturevalue("docker_engine" if request.param == "docker" else "bubblewrap")
+    kind: Any = DockerCommandLineCodeExecutor if request.param == "docker" else BubblewrapCommandLineCodeExecutor
+    made: SandboxCodeExecutor = kind(mode="session")
+    return made
+
+
+async def test_the_model_is_told_of_skills_and_its_code_runs_them(executor: SandboxCodeExecutor) -> None:
+    client = scripted(python(CODE), "Done.")
+    agent = CodeActAgent("a", executor, model_client=client, skills=[SKILLS], describe_environment=False)
+    async with executor:
+        await agent.run(task="Go.")
+    first, *_, shown = received_by(client)[1]
+    plain = system_message(TASK, style="markdown", languages=["python", "sh", "bash"])
+    assert first.content == plain.replace("\n\nWhen the task is done", f"\n\n{SHOWN}\n\nWhen the task is done")
+    assert "Never round single lines.\nTotal: 980.01\n" in str(shown.content)
+
+
+async def test_agents_of_one_block_and_teams_are_told_too(bubblewrap: None) -> None:
+    client = scripted("No code is needed.")
+    async with BubblewrapCommandLineCodeExecutor(skills=[SKILLS]) as executor:
+        agent = CodeExecutorAgent("a", executor, model_client=client, describe_environment=False)
+        await agent.run(task="Go.")
+        team = coder_executor_team(client, executor)
+        assert SHOWN in team._participants[0]._system_messages[0].content  # type: ignore[union-attr]
+    assert received_by(client)[0][0].content == f"{SYSTEM.content}\n\n{SHOWN}"
+
+
+async def test_skills_come_with_a_config_and_not_with_an_untrusted_one(bubblewrap: None) -> None:
+    made = BubblewrapCommandLineCodeExecutor(mode="session")
+    config = CodeActAgent("a", made, model_client=scripted(), skills=[SKILLS]).dump_component()
+    loaded = CodeActAgent.load_component(config)
+    assert [each.name for each in loaded.code_executor.skills] == ["invoice-totals"]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"config\.skills: shows folders of this machine, and text from them"):
+        check_untrusted(CodeActAgent("a", made, model_client=scripted(), skills=[SKILLS]).dump_component().model_dump())
+
+
+@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
+async def test_skills_that_can_not_be_shown_are_refused(bubblewrap: None, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no skills: use an executor of autogen_codeact"):
+        CodeExecutorAgent("a", LocalCommandLineCodeExecutor(work_dir=tmp_path), skills=[SKILLS])
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+        await executor.start()
+        with pytest.raises(ValueError, match="skills are shown when a sandbox starts: give skills= to the executor"):
+            CodeActAgent("a", executor, model_client=scripted(), skills=[SKILLS])
+    with pytest.raises(ValueError, match="has no skill: a skill is a folder with a file"):
+        CodeActAgent("a", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted(), skills=[tmp_path])

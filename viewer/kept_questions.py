@@ -1,0 +1,57 @@
+"""The questions that a run has in its log, for a page: its process has ended, and somebody answers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from autogen_codeact.runs.answers import ANSWERS, Question
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.plan import answered, make_plan
+from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.viewer.control import ApprovalQuestion
+from autogen_codeact.viewer.schema import QuestionDocument
+
+_MAX_AT_ONCE = 10
+_FIRST = 1_000_000
+"""Before their numbers: a click on a question of a live run answers none of these."""
+
+
+class KeptQuestions:
+    """The open questions of one run; the methods read files."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[int, int] | None = None
+        self._documents: list[QuestionDocument] = []
+
+    def documents(self) -> list[QuestionDocument]:
+        """Return the first questions without an answer, as the page gets them."""
+        try:
+            answers = self._path / ANSWERS
+            now = (self._path / EVENTS).stat().st_size, answers.stat().st_mtime_ns if answers.exists() else 0
+            if now != self._read:
+                found = make_plan(self._path).open_questions[:_MAX_AT_ONCE]
+                self._documents, self._read = list(map(_document, found)), now
+        except (RunError, OSError):
+            return []
+        return self._documents
+
+    def answer(self, number: int, *, approve: bool) -> bool:
+        """Answer a question; return whether it was still open, and can be answered."""
+        try:
+            answered(make_plan(self._path), {f"q{number - _FIRST}": approve})
+        except RunError:
+            return False
+        return True
+
+
+def _document(question: Question) -> QuestionDocument:
+    asked = question.asked
+    if asked.tool is None:
+        return ApprovalQuestion("code", asked.text, agent=asked.agent).document(_FIRST + int(asked.question[1:]))
+    arguments: object = asked.text
+    with suppress(ValueError):
+        arguments = json.loads(asked.text)
+    return ApprovalQuestion("call", "", asked.tool, arguments, asked.agent).document(_FIRST + int(asked.question[1:]))
