@@ -44,8 +44,8 @@ FAST_TESTS = tests/agents tests/teams tests/test_exports.py tests/sandbox/host t
 	tests/sandbox/tools/test_tool_[fs]*.py tests/sandbox/tools/test_[cf]*.py tests/sandbox/runner/test_[ef][nr]*.py \
 	tests/executors/test_tool_k*.py tests/executors/test_ca*.py)
 
-test-fast: $(VENV)/.installed ## tests that need no engine, in less than a minute
-	@$(BIN)/pytest --fast --quiet --numprocesses 2 --dist worksteal $(FAST_TESTS)
+test-fast: $(VENV)/.installed ## tests that need no engine: those of what differs from main, or all in less than two minutes
+	@$(BIN)/pytest --fast --quiet -r fE --numprocesses 2 --dist worksteal $$($(BIN)/python tests/changed.py $(FAST_TESTS))
 
 check: lint types test ## all checks of a change: ruff, mypy strict, tests
 

@@ -17,7 +17,10 @@ from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINKED_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "samples" / "README.md"]
+LINKED_PAGES = [
+    *PAGES,
+    *(ROOT / name for name in ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "samples/README.md")),
+]
 # Import lines only, or for a cluster of Ray: there is nothing to run here.
 FRAGMENTS = {("differences.md", 1), ("scaling.md", 2), ("runs.md", 2), ("models.md", 1)}
 MODEL_SAYS = [

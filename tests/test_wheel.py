@@ -66,6 +66,8 @@ def test_both_distributions_have_the_version_of_one_file(wheels):
     assert {wheel.name.split("-")[1] for wheel in wheels} == {__version__}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert f"codeact-sandbox=={__version__}" in project["dependencies"]
+    assert f"\n## {__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_wheels_hold_image_recipe_recordings_page_and_type_markers(wheels):
