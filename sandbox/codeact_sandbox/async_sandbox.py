@@ -7,6 +7,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from codeact_sandbox.branches import AsyncBranch
 from codeact_sandbox.commands import Job as AsyncJob
 from codeact_sandbox.commands import Words
 from codeact_sandbox.host.chunks import OutputChunk
@@ -104,6 +105,15 @@ class AsyncSandbox:
     list_tools = _of_managed(ManagedSandbox.list_tools)
     checkpoint = _of_managed(ManagedSandbox.checkpoint)
     rollback = _of_managed(ManagedSandbox.rollback)
+
+    def branch(self) -> AsyncBranch:
+        """Return a branch of the session, for `async with`: its blocks become the session with `keep()`, else they are undone.
+
+        Variables and workspace are then as before. A branch has no network and calls only host tools that are `branch_safe`.
+        On entry it raises `Unsupported` in process mode, in another branch, while commands run, with effects outside the sandbox
+        (`network`, `bind_dir`), or if the session can't be saved (running threads, too little memory).
+        """
+        return self._managed.new_branch()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from codeact_sandbox import backend_selection as select
-from codeact_sandbox import commands, transfers, trees
+from codeact_sandbox import branches, commands, transfers, trees
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
@@ -28,7 +28,13 @@ from codeact_sandbox.preparation import prepare, send_stubs
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
-from codeact_sandbox.types.errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
+from codeact_sandbox.types.errors import (
+    SandboxError,
+    SandboxFileError,
+    SandboxNotStarted,
+    SandboxStartError,
+    Unsupported,
+)
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import parse_size, parse_timeout
 from codeact_sandbox.types.observers import (
@@ -114,6 +120,8 @@ class ManagedSandbox:
         self.replaying_now = False
         """Whether the session is being rebuilt."""
         self._stubs_sent: object = None
+        self.branch: branches.AsyncBranch | None = None
+        """The open branch."""
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
@@ -291,7 +299,7 @@ class ManagedSandbox:
             raise
 
     async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
-        client, self.client = self.client, None
+        client, self.client, self.branch = self.client, None, None
         reasons: list[SandboxError] = []
         began = time.monotonic()
         try:
@@ -384,6 +392,8 @@ class ManagedSandbox:
     async def ready(self) -> RunnerClient:
         """Return the running sandbox, or a new one if it has ended or was not started."""
         client = self.client
+        if self.branch is not None and branches.inside.get() is not self.branch:
+            raise Unsupported(branches.OPEN)
         known = self.tools.known is not None and self.tools.stubs is self._stubs_sent
         if client is not None and client.alive and not self._stopped and known:
             return client
@@ -500,6 +510,10 @@ class ManagedSandbox:
         """
         await self._command(Frame.ROLL_BACK)
         self.unrecorded += 1
+
+    def new_branch(self) -> branches.AsyncBranch:
+        """Return a branch of the session, for `async with`: see `AsyncSandbox.branch`."""
+        return branches.AsyncBranch(self)
 
     async def _command(self, kind: Frame) -> None:
         if self.options.mode != "session":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from codeact_sandbox.async_sandbox import AsyncSandbox
+from codeact_sandbox.branches import AsyncBranch
 from codeact_sandbox.commands import Job as AsyncJob
 from codeact_sandbox.commands import Words
 from codeact_sandbox.host.chunks import OutputChunk
@@ -127,6 +128,10 @@ class Sandbox:
     list_tools = _waiting(AsyncSandbox.list_tools)
     checkpoint = _waiting(AsyncSandbox.checkpoint)
     rollback = _waiting(AsyncSandbox.rollback)
+
+    def branch(self) -> Branch:
+        """Return a branch of the session, for `with`: see `AsyncSandbox.branch`."""
+        return Branch(self, self._sandbox.branch())
 
     def __enter__(self) -> Self:
         self.start()
@@ -365,6 +370,29 @@ class Job:
     def close_stdin(self) -> None:
         """Close its standard input, after what was written."""
         self._sandbox._wait(self._job.close_stdin(), self._loop)
+
+
+class Branch:
+    """A branch of a session, like `AsyncBranch`, with methods that wait; an interrupt (Ctrl-C) kills its running block."""
+
+    def __init__(self, sandbox: Sandbox, branch: AsyncBranch) -> None:
+        self._sandbox = sandbox
+        self._branch = branch
+
+    def __enter__(self) -> Self:
+        self._sandbox._wait(self._branch.__aenter__())
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._sandbox._wait(self._branch.__aexit__(kind))
+
+    def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
+        """Run code in the branch: see `AsyncBranch.run`."""
+        return self._sandbox._wait(self._branch.run(code, language, timeout))
+
+    def keep(self) -> None:
+        """Make the branch the session, store its files on the host, and end it."""
+        self._sandbox._wait(self._branch.keep())
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

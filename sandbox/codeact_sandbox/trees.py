@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from codeact_sandbox.commands import HasCommands, Input, pieces_of, run_checked
 from codeact_sandbox.files.tar_receiver import TarReceiver
@@ -300,11 +300,31 @@ async def unpack(sandbox: HasCommands, content: Input, *, compressed: bool = Tru
     await _answer(sandbox, "unpack", ".", content=content, timeout=TRANSFER_TIMEOUT_S, compressed=compressed)
 
 
+async def save(sandbox: HasCommands, file: BinaryIO) -> None:
+    """Write the workspace as a tar file, for `put_back`."""
+
+    async def take(data: bytes) -> None:
+        await in_thread(file.write, data)
+
+    await _operate(sandbox, "pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, compressed=False, **_LIMITS)
+
+
+async def put_back(sandbox: HasCommands, file: BinaryIO) -> None:
+    """Make the workspace contain what `save` has written, and nothing else; the host's folder is left alone."""
+    content = in_threads(_chunks(file))
+    await _answer(sandbox, "unpack", ".", content=content, timeout=TRANSFER_TIMEOUT_S, compressed=False, replace=True)
+
+
+def _chunks(file: BinaryIO) -> Generator[bytes]:
+    file.seek(0)
+    while data := file.read(trees.CHUNK):
+        yield data
+
+
 def _file(path: Path) -> Generator[bytes]:
     try:
         with path.open("rb") as file:
-            while data := file.read(trees.CHUNK):
-                yield data
+            yield from _chunks(file)
     except OSError as error:
         raise SandboxFileError(error.errno, error.strerror, str(path)) from error
 
@@ -365,7 +385,7 @@ async def _operate(
             failure.extend(data[: MAX_FAILURE_BYTES - len(failure)])
 
     given: dict[str, Any] = {"words": [trees.COMMAND], "cwd": None, "env": {}}
-    changes = op in ("write", "edit", "remove", "unpack")
+    changes = op in ("write", "edit", "remove", "unpack") and "replace" not in arguments
     done = await run_checked(sandbox, given, stdin(), on_output, timeout, changes_files=changes)
     if done.timed_out:
         raise SandboxFileError(errno.ETIMEDOUT, f"it took longer than {done.duration_s:.0f} s", path)

@@ -175,6 +175,11 @@ class Processes:
         del self._running[process.ident]
         process.on_end()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a command runs."""
+        return bool(self._running)
+
     async def kill_all(self) -> None:
         """Kill all commands, and wait for their end."""
         await asyncio.gather(*(process.kill() for process in list(self._running.values())))

@@ -288,6 +288,10 @@ class BlockCalls:
             raise NotAllowed(
                 "UnknownTool", f"there is no host tool {request.name[:200]!r}; there are: {known}", "NameError"
             )
+        if self._caller.branch and getattr(tool, "branch_safe", False) is not True:
+            raise NotAllowed(
+                "ToolRefused", "it can't be called in a branch, because a call can't be undone (branch_safe=)"
+            )
         approve = self._broker.approval_for(tool)
         if approve is not None:
             waiting = ToolApprovalRequest(

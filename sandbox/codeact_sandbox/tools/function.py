@@ -77,18 +77,25 @@ class HostTool(StubbedTool):
             must be made by the function itself.
         idempotent: Whether calling it again does no harm, as with a search. A run log then does not wait for the disk before and
             after a call. Default: no.
+        branch_safe: Whether a block of a branch may call it, although its effects can't be undone. Default: no.
 
     Raises:
         ValueError: The function can't be a tool, or `thread` is something else; the message says why.
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, thread: Literal["shared", "own"] = "shared", idempotent: bool = False
+        self,
+        function: Callable[..., Any],
+        *,
+        thread: Literal["shared", "own"] = "shared",
+        idempotent: bool = False,
+        branch_safe: bool = False,
     ) -> None:
         if thread not in ("shared", "own"):
             raise ValueError(f"thread must be 'shared' or 'own', not {thread!r}")
         self.function = function
         self.idempotent = idempotent
+        self.branch_safe = branch_safe
         self._threads = OwnThread() if thread == "own" else Threads()
         name = _name_of(function)
         self._is_async = _is_async(function)

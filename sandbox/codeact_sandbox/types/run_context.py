@@ -59,12 +59,14 @@ class RunContext:
             for nobody.
         answers: Answers the calls of host tools from a record: no tool runs, and no approval is asked for. None to run the
             tools.
+        branch: Whether it is a block of a branch, which may only call host tools that are `branch_safe`.
         tools: Host tools of this caller by name. Each replaces the sandbox's tool of the same name.
     """
 
     journalled: bool = False
     on_call: Callable[[ToolCall], None] | None = None
     answers: RecordedAnswers | None = None
+    branch: bool = False
     tools: Mapping[str, HostToolProtocol] = field(default_factory=dict)
 
 

@@ -161,9 +161,14 @@ class Session:
 
     # Checkpoints that the host requests
 
-    def take_checkpoint(self, ident):
-        """Take a checkpoint, and keep it until the next request."""
-        if self.scheduler.session_task is not None:
+    def take_checkpoint(self, ident, drop=False):
+        """Take a checkpoint, and keep it until the next request; or drop the one that is kept."""
+        if drop:
+            if self._kept is not None:
+                self._kept.drop()
+                self._kept = None
+            self._answer(ident, None)
+        elif self.scheduler.session_task is not None:
             self._answer(ident, "a block is running")
         elif not self.is_usable:
             self._answer(ident, "there is no session")

@@ -139,7 +139,7 @@ class Supervisor:
             answer, content = self.files.handle(ident, message, data)
             self.send(wire.ANSWER, ident, answer, content)
         elif kind == wire.TAKE_CHECKPOINT:
-            self._session_for(ident).take_checkpoint(ident)
+            self._session_for(ident).take_checkpoint(ident, message.get("drop"))
         elif kind == wire.ROLL_BACK:
             self._session_for(ident).roll_back(ident)
         elif kind == wire.CHANNEL and self.proxy is not None:

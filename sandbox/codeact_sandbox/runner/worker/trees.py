@@ -314,7 +314,7 @@ def _content(path, size):
     yield bytes(-size % BLOCK)
 
 
-def unpack(source, path, compressed):
+def unpack(source, path, compressed, replace=False):
     import gzip
     import tarfile
     import zlib
@@ -322,6 +322,8 @@ def unpack(source, path, compressed):
     packed, folders_made = gzip.GzipFile(fileobj=source) if compressed else source, []
     try:
         os.makedirs(path, exist_ok=True)
+        for _ in folders.remove_content(path) if replace else ():
+            pass
         with tarfile.open(fileobj=packed, mode="r|") as archive:
             for header in archive:
                 archive.members = []  # it would keep them all

@@ -1,0 +1,174 @@
+"""Branches of a session: blocks that become the session, or leave its variables and its workspace as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar
+
+from codeact_sandbox import backend_selection as select
+from codeact_sandbox import trees
+from codeact_sandbox.files import sync
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.host.protocol import Frame, checked_entries
+from codeact_sandbox.host.waiting import in_thread
+from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
+from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
+from codeact_sandbox.types.limits import parse_timeout
+from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.run_context import Block, RunContext, check_block
+
+if TYPE_CHECKING:
+    from codeact_sandbox.managed_sandbox import ManagedSandbox
+
+OPEN = "a branch is open: use its run(), and keep() or leave it before anything else is done in this sandbox"
+OVER = "the branch is over: begin another one with branch()"
+ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
+NO_SESSION = "there is no session to branch in process mode: use mode='session'"
+COMMANDS = "commands (start, exec) are running, whose effects could not be undone: end them before branch()"
+OUTSIDE = (
+    "a branch could not be undone here: its blocks can have effects outside the sandbox (its network, or bind_dir)"
+)
+_T = TypeVar("_T")
+# The branch whose own work this is: nobody else may use the sandbox meanwhile.
+inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=None)
+
+
+class _Files(ReplayWorkspace):
+    """The workspace of a branch: notes what blocks change, for the host to get it if the branch is kept."""
+
+    async def take(self, reply: Reply, code_file: str | None) -> None:
+        self._client.blocks.add_undelivered(checked_entries(reply.message.get("files", [])))
+
+
+class AsyncBranch:
+    """Blocks from one instant of a session, for `async with`: kept by `keep()`, else undone at the end."""
+
+    def __init__(self, sandbox: ManagedSandbox) -> None:
+        self._sandbox = sandbox
+        self._client: RunnerClient | None = None
+        self._saved: BinaryIO | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._alone(self._begin())
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        try:
+            if self._sandbox.branch is self:
+                await self._alone(self._undo())
+        except BaseException as error:
+            if self._client is not None:
+                # Nobody may use a session of which a part is undone.
+                await asyncio.shield(asyncio.ensure_future(self._sandbox._discard(self._client)))
+            if not isinstance(error, SandboxError | ValueError):
+                raise
+            if kind is None:
+                raise SandboxDied(f"{ENDED}: {error}") from error
+        finally:
+            await self._close()
+
+    async def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
+        """Run code in the branch.
+
+        Args:
+            code: The code.
+            language: Its language. Default: Python.
+            timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
+
+        Returns:
+            What it did; an error in the code is a result, not an exception.
+
+        Raises:
+            SandboxError: The branch is over, or something around the code broke.
+        """
+        return await self._alone(self._run(Block(code, language), timeout))
+
+    async def keep(self) -> None:
+        """Make the branch the session, store its files on the host, and end it.
+
+        Raises:
+            SandboxError: The branch is over, or the sandbox has ended.
+        """
+        await self._alone(self._keep())
+
+    async def _alone(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something while no block of anybody else runs."""
+        token = inside.set(self)
+        try:
+            async with self._sandbox._session:
+                return await work
+        finally:
+            work.close()
+            inside.reset(token)
+
+    async def _begin(self) -> None:
+        sandbox = self._sandbox
+        if sandbox.branch is not None:
+            raise Unsupported(OPEN)
+        if sandbox.options.mode != "session":
+            raise Unsupported(NO_SESSION)
+        if select.external_effects(sandbox.options) is not None:
+            raise Unsupported(OUTSIDE)
+        client = await sandbox.ready()
+        workspace = sandbox._folder.workspace
+        if client.processes.busy:
+            raise Unsupported(COMMANDS)
+        assert workspace is not None
+        # Files of both sides are exchanged first: later, only a branch that is kept adds to the host's.
+        await sandbox._run_block(client, EMPTY_BLOCK, RunContext(journalled=True), sandbox.timeout, observed=False)
+        sandbox.branch, self._client = self, client
+        self._files = _Files(client, workspace, sandbox._run_block)
+        try:
+            await self._save()
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _save(self) -> None:
+        saved: BinaryIO = await in_thread(tempfile.TemporaryFile)
+        self._saved = saved
+        await trees.save(self._sandbox, saved)
+        if (reason := await self._files.checkpoint()) is not None:
+            raise Unsupported(f"the session can't be branched: {reason}")
+
+    def _live(self) -> RunnerClient:
+        if self._client is None or self._sandbox.branch is not self:
+            raise SandboxError(OVER)
+        if self._sandbox.client is not self._client or not self._client.alive:
+            raise SandboxDied("it is not running")
+        return self._client
+
+    async def _run(self, block: Block, timeout: float | None) -> Result:
+        client, sandbox = self._live(), self._sandbox
+        check_block(block)
+        limit = parse_timeout(timeout) if timeout is not None else sandbox.timeout
+        return await sandbox._run_block(client, block, RunContext(branch=True), limit, replay=self._files)
+
+    async def _keep(self) -> None:
+        client, workspace = self._live(), self._sandbox._folder.workspace
+        assert workspace is not None
+        await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
+        self._sandbox.branch = None
+        await sync.pull(workspace, client, Reply({}, b"", {}))
+
+    async def _undo(self) -> None:
+        client, saved = self._live(), self._saved
+        assert saved is not None
+        await self._files._roll_back()
+        await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
+        await self._files._drain()
+        await trees.put_back(self._sandbox, saved)
+        # What was put back is no change of the next block.
+        await client.requests.file_request({"op": "changed"})
+        client.blocks.undelivered.clear()
+
+    async def _close(self) -> None:
+        if self._sandbox.branch is self:
+            self._sandbox.branch = None
+        if self._saved is not None:
+            saved, self._saved = self._saved, None
+            await in_thread(saved.close)

@@ -1,0 +1,153 @@
+"""Branches of a session: kept, or as if they had not been."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from codeact_sandbox import AsyncSandbox, HostTool, Limits, Sandbox, SandboxDied, SandboxError, Unsupported
+from tests.cases import case
+
+BACKENDS = ["docker", "bubblewrap"]
+SHOW = "import os, subprocess; print(x, sorted(os.listdir()), open('data.txt').read())"
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    request.getfixturevalue("sandbox_image" if name == "docker" else name)
+    return name
+
+
+def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> None:
+    with Sandbox(backend, work_dir=tmp_path) as box:  # type: ignore[arg-type]
+        box.write("data.txt", "before")
+        box.exec("mkdir -p empty; ln -s data.txt link; chmod 700 data.txt")
+        box.run("x = 1; print(x)")
+        before = box.run(SHOW).output
+        assert before == "1 ['data.txt', 'empty', 'link'] before\n"
+        with box.branch() as attempt:
+            lost = "import os; x = 2; os.remove('link'); os.rmdir('empty'); open('data.txt', 'w').write('branch')"
+            assert attempt.run(lost + "; open('new.txt', 'w').write('new')").exit_code == 0
+            assert attempt.run("import subprocess; p = subprocess.Popen(['sleep', '3917'])").exit_code == 0
+            assert attempt.run(SHOW).output == "2 ['data.txt', 'new.txt'] branch\n"
+            assert sorted(os.listdir(tmp_path)) == ["data.txt"]
+        after = box.run(SHOW)
+        assert (after.output, after.artifacts) == (before, ())
+        assert box.exec("cat /proc/*/cmdline | grep -ac 391[7]").stdout == "0\n"
+        assert (box.stat("data.txt").mode, (tmp_path / "data.txt").read_text()) == (0o700, "before")
+        with box.branch() as attempt:
+            attempt.run("x = 3; open('new.txt', 'w').write('kept'); open('data.txt', 'w').write('after')")
+            attempt.keep()
+            with pytest.raises(SandboxError, match="the branch is over"):
+                attempt.run("1")
+        assert box.run(SHOW).output == "3 ['data.txt', 'empty', 'link', 'new.txt'] after\n"
+        assert {name: (tmp_path / name).read_text() for name in ("data.txt", "new.txt")} == {
+            "data.txt": "after",
+            "new.txt": "kept",
+        }
+
+
+def test_blocks_that_fail_in_a_branch_leave_the_session_as_it_was(backend: str) -> None:
+    with Sandbox(backend) as box:  # type: ignore[arg-type]
+        box.run("x = 1; open('data.txt', 'w').write('before')")
+        for code, outcome in (
+            ("x = 2; raise ValueError", "error"),
+            ("x = 2; open('data.txt', 'w').write('no'); import os; os.kill(os.getpid(), 9)", "crashed"),
+            ("x = 2; import time\nwhile True: time.sleep(1)", "timeout"),
+        ):
+            with case(outcome), box.branch() as attempt:
+                assert attempt.run(code, timeout=2).outcome == outcome
+            assert box.run(SHOW).output == "1 ['data.txt'] before\n"
+        attempt = box.branch().__enter__()
+        attempt.run("x = 5")
+        attempt.__exit__(KeyError)
+        for _ in range(20):
+            with box.branch() as attempt:
+                attempt.run("x += 1")
+        assert box.run(SHOW).output == "1 ['data.txt'] before\n"
+
+
+def test_only_the_branch_itself_uses_the_sandbox(backend: str, tmp_path: Path) -> None:
+    with Sandbox(backend) as box:  # type: ignore[arg-type]
+        box.run("x = 1")
+        with box.branch() as attempt:
+            for use in (
+                lambda: box.run("x = 2"),
+                lambda: box.exec("true"),
+                lambda: box.start("sleep 60"),
+                lambda: box.write("a", "b"),
+                box.checkpoint,
+                box.rollback,
+                box.branch().__enter__,
+            ):
+                with pytest.raises(Unsupported, match="a branch is open"):
+                    use()
+            attempt.keep()
+        job = box.start("sleep 60")
+        with pytest.raises(Unsupported, match="commands"):
+            box.branch().__enter__()
+        job.kill()
+        assert box.run("print(x)").output == "1\n"
+    with Sandbox(backend, limits=Limits(memory="256m")) as box:  # type: ignore[arg-type]
+        box.run("x = b'1' * (190 * 2**20)")
+        with pytest.raises(Unsupported, match="leaves no room for a copy"):
+            box.branch().__enter__()
+        assert box.run("print(len(x))").output == "199229440\n"
+    with pytest.raises(Unsupported, match="effects outside"), Sandbox(backend, bind_dir=tmp_path).branch():  # type: ignore[arg-type]
+        pass
+    with Sandbox(backend, mode="process") as box, pytest.raises(Unsupported, match="process mode"):  # type: ignore[arg-type]
+        box.branch().__enter__()
+
+
+def test_a_sandbox_that_ends_in_a_branch(backend: str, tmp_path: Path) -> None:
+    with Sandbox(backend, work_dir=tmp_path) as box:  # type: ignore[arg-type]
+        (tmp_path / "data.txt").write_text("before")
+        attempt = box.branch().__enter__()
+        attempt.run("open('data.txt', 'w').write('branch')")
+        client = box._sandbox._managed.client
+        assert client is not None
+        client.stop_blocking()
+        with pytest.raises(SandboxDied, match="as before the branch"):
+            attempt.__exit__(None)
+        assert box.run("print(open('data.txt').read())").output == "before\n"
+        with box.branch() as attempt:
+            attempt.run("open('data.txt', 'w').write('branch')")
+            box.restart()
+            with pytest.raises(SandboxError, match="the branch is over"):
+                attempt.run("1")
+        assert box.run("print(open('data.txt').read())").output == "before\n"
+
+
+async def test_host_tools_are_refused_in_a_branch_unless_they_are_safe(backend: str) -> None:
+    made = []
+
+    def send(text: str) -> str:
+        """Send a text."""
+        made.append(text)
+        return text
+
+    def look(text: str) -> str:
+        """Look a text up."""
+        return text.upper()
+
+    async with AsyncSandbox(backend, tools=[send, HostTool(look, branch_safe=True)]) as box:  # type: ignore[arg-type]
+        async with box.branch() as attempt:
+            assert (await attempt.run("print(look('a'))")).output == "A\n"
+            refused = await attempt.run("send('a')")
+            assert (refused.exit_code, "can't be called in a branch" in refused.output, made) == (1, True, [])
+        assert (await box.run("print(send('b'))")).output == "b\n"
+
+
+async def test_a_branch_whose_end_is_cancelled_never_becomes_the_session(backend: str, tmp_path: Path) -> None:
+    async with AsyncSandbox(backend, work_dir=tmp_path) as box:  # type: ignore[arg-type]
+        attempt = await box.branch().__aenter__()
+        await attempt.run("x = 2; open('data.txt', 'w').write('branch')")
+        leaving = asyncio.create_task(attempt.__aexit__(None))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        after = await box.run("import os; print('x' in globals(), os.listdir())")
+        assert (after.state, after.output, os.listdir(tmp_path)) == ("lost", "False []\n", [])
