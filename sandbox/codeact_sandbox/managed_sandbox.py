@@ -24,7 +24,7 @@ from codeact_sandbox.host.protocol import Frame
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 from codeact_sandbox.leftovers import remove_leftovers_in_background
 from codeact_sandbox.pool import SandboxPool
-from codeact_sandbox.preparation import prepare
+from codeact_sandbox.preparation import prepare, send_stubs
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
@@ -113,6 +113,7 @@ class ManagedSandbox:
         """The jobs of the last sandbox, without those whose output was dropped."""
         self.replaying_now = False
         """Whether the session is being rebuilt."""
+        self._stubs_sent: object = None
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
@@ -249,6 +250,9 @@ class ManagedSandbox:
             self._lost = self._lost or client is not None
             await self._stop(keep_folder=True)
             client = await self._start()
+        elif self.tools.stubs is not self._stubs_sent:  # many tools were added after the start
+            await send_stubs(client, self.tools)
+            self._stubs_sent = self.tools.stubs
         return client
 
     async def _start(self) -> RunnerClient:
@@ -269,7 +273,7 @@ class ManagedSandbox:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             await self._folder.release(keep=not fresh)
             raise
-        self.client, self.jobs_started = client, []
+        self.client, self.jobs_started, self._stubs_sent = client, [], self.tools.stubs
         self.starts, self.unrecorded = self.starts + 1, 0
         if fresh and self.options.snapshot is not None:
             await self._restore(self.options.snapshot)
@@ -380,7 +384,8 @@ class ManagedSandbox:
     async def ready(self) -> RunnerClient:
         """Return the running sandbox, or a new one if it has ended or was not started."""
         client = self.client
-        if client is not None and client.alive and not self._stopped and self.tools.known is not None:
+        known = self.tools.known is not None and self.tools.stubs is self._stubs_sent
+        if client is not None and client.alive and not self._stopped and known:
             return client
         async with self._lifecycle:
             if self._stopped:

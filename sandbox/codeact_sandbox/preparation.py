@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from codeact_sandbox.files import sync
@@ -57,9 +58,7 @@ async def _send_parts(
     """Send files and functions, and run `init_command`."""
     blocks = 0
     await check_data(client, options)
-    for name, content in (await tools.stub_files()).items():
-        pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
-        await client.requests.write_file(f"{STUBS_FOLDER}/{name}", 0o644, pieces)
+    await send_stubs(client, tools)
     if workspace is not None:
         workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
     if options.functions_source is not None:
@@ -80,6 +79,14 @@ async def _send_parts(
         if workspace is not None:
             await sync.pull(workspace, client, reply)
     return blocks
+
+
+async def send_stubs(client: RunnerClient, tools: Toolset) -> None:
+    """Send the files with the signatures of many tools."""
+    files = await asyncio.wrap_future(tools.stubs) if tools.stubs is not None else {}
+    for name, content in files.items():
+        pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
+        await client.requests.write_file(f"{STUBS_FOLDER}/{name}", 0o644, pieces)
 
 
 async def _run(

@@ -49,7 +49,8 @@ class Toolset:
         self._at_start: frozenset[str] = frozenset()
         self._approve = self._approving = _checked(approve)
         self._ready: list[HostToolProtocol | ToolSource] = []
-        self._stubs: Future[Mapping[str, bytes]] | None = None
+        self.stubs: Future[Mapping[str, bytes]] | None = None
+        """Files with the signatures of all tools, by their names; None if the tools are few."""
         self._in_use: tuple[HostToolProtocol, ...] = ()
         self._added: tuple[Any, ...] = ()
         self.known: tuple[HostToolProtocol, ...] | None = ()
@@ -115,7 +116,7 @@ class Toolset:
         self._in_use = (*tools, *search)
         (self.broker.without_approval.add if search else self.broker.without_approval.discard)(SEARCH)
         # Written while the sandbox starts.
-        self._stubs = _threads.submit(lambda: stub_files(tools)) if search else None
+        self.stubs = _threads.submit(lambda: stub_files(tools)) if search else None
 
     def _check_names(self, tools: Sequence[HostToolProtocol]) -> None:
         if len(tools) > MAX_TOOLS:
@@ -169,10 +170,6 @@ class Toolset:
     def settings(self) -> dict[str, Any]:
         """Return what the runner gets at its start."""
         return self.broker.settings()
-
-    async def stub_files(self) -> Mapping[str, bytes]:
-        """Return files with the signatures of all tools, by their names, if the tools are many."""
-        return await asyncio.wrap_future(self._stubs) if self._stubs is not None else {}
 
     def started(self, settings: Mapping[str, Any] | None) -> None:
         """Record which tools a sandbox has known since its start."""

@@ -185,6 +185,13 @@ EXPECTED = {
         ["x is 2 and y is 3; the determinant is -5."],
         runner=(EXECUTION, "solver"),
     ),
+    "codeact_many_tools.py": Expected(
+        steps("diver", 2),
+        ["def units.fathom_to_foot(length: float) -> float:", "102.0 feet"],
+        ["17 fathoms are 102 feet."],
+        figures=("102.0",),
+        runner=(EXECUTION, "diver"),
+    ),
     "codeact_skills.py": Expected(
         steps("clerk", 2),
         ["Total: 1078.34"],

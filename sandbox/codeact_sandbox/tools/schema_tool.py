@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,9 @@ from codeact_sandbox.tools.type_text import TypeTexts, definitions_of
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEMS = 5
+
+_PLAIN_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*[A-Za-z0-9]|[A-Za-z]")
+"""Names of parameters that no other one can be in Python; only keywords get a `_` at the end."""
 
 
 class SchemaHostTool:
@@ -42,7 +46,7 @@ class SchemaHostTool:
             for text, given in zip(texts, (parameters, result), strict=True)
         ]
         self._schema = ArgumentSchema(parameters if texts[0] else self._given[0], self.origin, texts[0])
-        if not all(texts):
+        if not all(texts) or not all(map(_PLAIN_NAME.fullmatch, parameters.get("properties", {}))):
             self._stub  # noqa: B018 - raises what is wrong with it
 
     @cached_property

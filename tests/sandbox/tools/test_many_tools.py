@@ -136,7 +136,8 @@ signatures. Some of their names:
 
 @pytest.mark.usefixtures("bubblewrap")
 async def test_an_agent_is_told_some_names_and_finds_the_others() -> None:
-    client = scripted(python("print(search_tools('find', 1)); print(crm.find('Bonn'))"), "Done.")
+    code = "import os; print(search_tools('find', 1)); print(crm.find('Bonn'), sorted(os.listdir('/tmp/tools')))"
+    client = scripted(python(code), "Done.")
     async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         servers = [Server("crm", "find"), Server("wiki")]
         agent = CodeActAgent("a", executor, model_client=client, tools=servers, describe_environment=False)
@@ -149,9 +150,8 @@ async def test_an_agent_is_told_some_names_and_finds_the_others() -> None:
     assert first.content == system_message(TASK, style="markdown", languages=["python", "sh", "bash"]).replace(
         "\n\nWhen the task is done", f"\n\n{MANY}{described}\n\nWhen the task is done"
     )
-    assert (
-        'def crm.find(city: str) -> str:\n    find of """crm""" by city \\.\ncrm.find {"city": "Bonn"}' in shown.content
-    )
+    found = 'def crm.find(city: str) -> str:\n    find of """crm""" by city \\.'
+    assert found + """\ncrm.find {"city": "Bonn"} ['crm.pyi', 'wiki.pyi']\n""" in shown.content
 
 
 async def test_too_many_tools_are_refused() -> None:
