@@ -12,7 +12,7 @@ AUTOGEN, HERE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DO
 ELSEWHERE = (
     "GroupChatBuilder HandoffBuilder SequentialBuilder"  # of agent-framework-orchestrations, which is not installed
 )
-OURS = "CodeactProvider McpServer Model"
+OURS = "AsyncSandbox McpServer Model Result"
 CODE = """revenue = {name: count * price(name) for name, count in units_sold().items()}
 best = max(revenue, key=revenue.get)
 print(f"{best}: {revenue[best]:.2f} euros")"""
