@@ -21,8 +21,8 @@ LINKED_PAGES = [
     *PAGES,
     *(ROOT / name for name in ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "samples/README.md")),
 ]
-# Import lines only, or for a cluster of Ray: there is nothing to run here.
-FRAGMENTS = {("differences.md", 1), ("scaling.md", 2), ("runs.md", 2), ("models.md", 1)}
+# Import lines only, for a cluster of Ray, or run by tests/frameworks/agent_framework: there is nothing to run here.
+FRAGMENTS = {("agent-framework.md", 2), ("differences.md", 1), ("scaling.md", 2), ("runs.md", 2), ("models.md", 1)}
 MODEL_SAYS = [
     "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
     "The 50th Fibonacci number is 12586269025.",
@@ -34,17 +34,20 @@ revenue = {row["product"]: int(row["units"]) * float(row["price"]) for row in cs
 best = max(revenue, key=revenue.get)
 print(best, revenue[best])
 ```"""
+BEST = (
+    "```python\nrevenue = {name: count * price(name) for name, count in units_sold().items()}\n"
+    'best = max(revenue, key=revenue.get)\nfinal_answer(f"{best}: {revenue[best]:.2f} euros")\n```'
+)
 ANSWERS = {
+    ("agent-framework.md", 1): [BEST],
     ("models.md", 2): ["Yes, it is."],
     ("coming-from.md", 1): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
-    ("coming-from.md", 2): [
-        "```python\nrevenue = {name: count * price(name) for name, count in units_sold().items()}\n"
-        'best = max(revenue, key=revenue.get)\nfinal_answer(f"{best}: {revenue[best]:.2f} euros")\n```'
-    ],
+    ("coming-from.md", 2): [BEST],
 }
 """What the model answers to a program; `MODEL_SAYS` to all others."""
 SALES = "product,units,price\nkettle,3,24.50\nteapot,7,39.00\ncup,20,4.25\n"
 PRINTS = {
+    ("agent-framework.md", 1): "teapot: 273.00 euros\n",
     ("getting-started.md", 1): '{"Oslo": 7, "Rome": 19}\n',
     ("coming-from.md", 1): "The teapot brought in the most: 273.00 euros.\n",
     ("scaling.md", 1): "['unix:///var/run/docker.sock', 'tcp://a.example:2376', 'b']\n",

@@ -19,8 +19,6 @@ from codeact_sandbox.types.errors import SandboxDied, SandboxUnavailable
 from tests.cases import case
 from tests.texts import ANY
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
-
 
 class NoSandboxes:
     async def executor(self, **options: Any) -> Any:
@@ -133,8 +131,8 @@ def test_tolerance_of_numbers() -> None:
             assert result.passed is passed
 
 
-def test_numbers_of_recorded_answers_are_those_that_their_authors_found() -> None:
-    with gzip.open(DATA / "tora" / "answers.jsonl.gz", "rt") as file:
+def test_numbers_of_recorded_answers_are_those_that_their_authors_found(shared_data: Path) -> None:
+    with gzip.open(shared_data / "tora" / "answers.jsonl.gz", "rt") as file:
         rows = [json.loads(line) for line in file]
     different = []
     for row in rows:

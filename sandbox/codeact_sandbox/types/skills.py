@@ -117,12 +117,15 @@ def _folders_in(path: Path) -> list[Path]:
         path = path.resolve(strict=True)
         if (path / FILE).is_file():
             return [path]
-        found = sorted(each for each in path.iterdir() if (each / FILE).is_file() and not each.is_symlink())
+        found = sorted(each.resolve() for each in path.iterdir() if (each / FILE).is_file())
     except (OSError, RuntimeError) as error:  # RuntimeError: symbolic links in a circle, before Python 3.13
         reason = getattr(error, "strerror", None) or error
         raise ValueError(f"skills={printable(str(path))!r} can't be read: {reason}") from None
     if not found:
         raise ValueError(f"skills={_shown(path)!r} has no skill: a skill is a folder with a file {FILE}")
+    for each in found:
+        if not each.is_relative_to(path):
+            raise ValueError(f"skills={_shown(path)!r} has a link that leads out of it, to {_shown(each)}: name that")
     return found
 
 

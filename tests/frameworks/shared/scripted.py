@@ -57,9 +57,14 @@ def run_program(heading, server, folder, timeout=100):
         folder: The working directory.
         timeout: Seconds that it may take.
     """
+    return run_code(program(heading), server, folder, timeout)
+
+
+def run_code(code, server, folder, timeout=100):
+    """Run a program as `run_program` does; return its output."""
     environment = {**os.environ, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "not-a-key"}
     done = subprocess.run(
-        [sys.executable, "-c", program(heading)],
+        [sys.executable, "-c", code],
         cwd=folder,
         env=environment,
         capture_output=True,

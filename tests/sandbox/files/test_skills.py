@@ -183,6 +183,11 @@ def test_wrong_options_are_refused(root: Path, make: Make) -> None:
     ):
         with case(words), pytest.raises((ValueError, TypeError), match=re.escape(words)):
             parse_options(kind, given)
+    (root / "empty/away").symlink_to(root / "one/pdf")
+    with pytest.raises(
+        ValueError, match=f"skills='{root}/empty' has a link that leads out of it, to {root}/one/pdf: name that"
+    ):
+        find_skills([root / "empty"])
     same = parse_options(DockerOptions, {"skills": [root / "one", root / "one/pdf"]})
     assert [each.name for each in find_skills(same.skills)] == ["pdf"]
     with pytest.raises(ValueError, match="the executor and its pool differ in skills"):
