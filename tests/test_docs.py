@@ -74,6 +74,7 @@ PRINTS = {
     ("tools.md", 2): "[[21]]\n",
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "0\n1\n2\nok",
+    ("sandbox.md", 3): "[1, 2, 3]\n",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
     ("runs.md", 3): "1\n2\nx is 1\n",
     ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar
+from typing import Any, BinaryIO, Protocol, Self, TypeVar
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox import trees
+from codeact_sandbox.commands import HasCommands
 from codeact_sandbox.files import sync
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import Frame, checked_entries
-from codeact_sandbox.host.waiting import in_thread
+from codeact_sandbox.host.waiting import CrossLoopSemaphore, in_thread
 from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
 from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, RunContext, check_block
-
-if TYPE_CHECKING:
-    from codeact_sandbox.managed_sandbox import ManagedSandbox
 
 OPEN = "a branch is open: use its run(), and keep() or leave it before anything else is done in this sandbox"
 OVER = "the branch is over: begin another one with branch()"
@@ -37,6 +35,21 @@ _T = TypeVar("_T")
 inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=None)
 
 
+class HasSession(HasCommands, Protocol):
+    """What branches need of a `ManagedSandbox`."""
+
+    client: RunnerClient | None
+    branch: AsyncBranch | None
+    _session: CrossLoopSemaphore
+
+    @property
+    def _run_block(self) -> Callable[..., Awaitable[Result]]:
+        """Runs a block."""
+
+    async def _discard(self, client: RunnerClient) -> None:
+        """Stop a sandbox with a partly undone session; the next block gets another one."""
+
+
 class _Files(ReplayWorkspace):
     """The workspace of a branch: notes what blocks change, for the host to get it if the branch is kept."""
 
@@ -47,7 +60,7 @@ class _Files(ReplayWorkspace):
 class AsyncBranch:
     """Blocks from one instant of a session, for `async with`: kept by `keep()`, else undone at the end."""
 
-    def __init__(self, sandbox: ManagedSandbox) -> None:
+    def __init__(self, sandbox: HasSession) -> None:
         self._sandbox = sandbox
         self._client: RunnerClient | None = None
         self._saved: BinaryIO | None = None
@@ -132,6 +145,9 @@ class AsyncBranch:
         saved: BinaryIO = await in_thread(tempfile.TemporaryFile)
         self._saved = saved
         await trees.save(self._sandbox, saved)
+        client = self._live()
+        if client.gateway is not None:
+            client.gateway.shut()  # until the next block outside the branch
         if (reason := await self._files.checkpoint()) is not None:
             raise Unsupported(f"the session can't be branched: {reason}")
 

@@ -151,3 +151,11 @@ async def test_a_branch_whose_end_is_cancelled_never_becomes_the_session(backend
             await leaving
         after = await box.run("import os; print('x' in globals(), os.listdir())")
         assert (after.state, after.output, os.listdir(tmp_path)) == ("lost", "False []\n", [])
+
+
+def test_a_branch_has_no_network(backend: str) -> None:
+    ask = "import urllib.request; urllib.request.urlopen('http://example.invalid/', timeout=20)"
+    with Sandbox(backend, allow_domains=["example.invalid"]) as box:  # type: ignore[arg-type]
+        with box.branch() as attempt:
+            assert "nor in a branch" in repr(attempt.run(ask).connections)
+        assert "nor in a branch" not in repr(box.run(ask).connections)

@@ -124,7 +124,7 @@ async def _connect(connector: Connector | None, request: ProxyRequest) -> Stream
 
 
 def _rebuilding(what: str) -> Refused:
-    return Refused(f"{what} can't be reached while the session is rebuilt")
+    return Refused(f"{what} can't be reached while the session is rebuilt, nor in a branch")
 
 
 async def _refuse(channel: Channel, entry: LogEntry | None, refusal: Refused) -> None:
