@@ -41,7 +41,8 @@ class Channel:
         self.ident = ident
         self.sent = self.received = 0
         """Bytes that the sandbox has sent and received."""
-        self.closed = False
+        self.closed = self.broken = False
+        """Whether it has ended in the sandbox; without an end of its data."""
         self.last_activity = time.monotonic()
         self.on_closed: Callable[[], object] | None = None
         self._link = link
@@ -69,7 +70,7 @@ class Channel:
         if data and not self._input_ended:
             self._reader.feed_data(data)
         if op in ("end", "close") and not self._input_ended:
-            self._input_ended = True
+            self._input_ended, self.broken = True, op == "close"
             self._reader.feed_eof()
         if op == "close":
             self.closed = True

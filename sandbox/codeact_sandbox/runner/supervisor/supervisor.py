@@ -1,5 +1,6 @@
 """PID 1 of the sandbox: holds the stream to the host, dispatches the host's requests, and starts everything else."""
 
+import collections
 import gc
 import os
 import selectors
@@ -10,12 +11,14 @@ import time
 from ..shared import packages, system, wire
 from ..worker import landlock
 from . import (
+    channels,
     event_loop,
     files,
     fresh_state,
     home_folders,
     job,
     output_capture,
+    ports,
     process_block,
     proxy,
     reset,
@@ -63,6 +66,9 @@ class Supervisor:
         self.scheduler = scheduler.Scheduler(self)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
+        self.ports = ports.Ports(self)
+        # Channels that wait until nothing else waits for the stream to the host.
+        self.stalled = collections.deque()
         self.earlier_code = process_block.EarlierCode()
         # Relays that wait until the stream to the host has room.
         self.paused_relays = set()
@@ -142,6 +148,8 @@ class Supervisor:
             self._session_for(ident).take_checkpoint(ident, message.get("drop"))
         elif kind == wire.ROLL_BACK:
             self._session_for(ident).roll_back(ident)
+        elif kind == wire.CHANNEL and ident >= channels.FIRST_OF_HOST:
+            self.ports.on_message(ident, message, data)
         elif kind == wire.CHANNEL and self.proxy is not None:
             self.proxy.on_message(ident, message, data)
         elif kind == wire.RESET:
@@ -234,8 +242,8 @@ class Supervisor:
         if not writing:
             if self.jobs.stalled:
                 self.jobs.resume()
-            if self.proxy is not None:
-                self.proxy.resume()
+            for _ in range(len(self.stalled)):
+                self.stalled.popleft().resume()
 
     def fatal(self, text):
         """Send the host the reason, and exit."""
