@@ -17,8 +17,7 @@ import httpx
 from autogen_codeact.cli.model_choice import GGUF, LOCAL, OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Style, Terminal
-from autogen_codeact.local_models.errors import LocalModelError
-from autogen_codeact.local_models.server import check_installed
+from autogen_codeact.local_models.server import LocalModelError, check_installed
 from autogen_codeact.local_models.weights import NAME, is_fetched
 from codeact_sandbox.types.formatting import format_count
 

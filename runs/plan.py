@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
-from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
 from autogen_codeact.runs.budget import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.chain import Chain, user_chain
@@ -38,8 +37,9 @@ from autogen_codeact.runs.events import (
     TurnStarted,
     ValueLogged,
 )
-from autogen_codeact.runs.known_messages import KnownMessages
+from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
+from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.store import EVENTS, run_name
 from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
