@@ -39,13 +39,7 @@ from autogen_codeact.runs.recording_parts import wrap_models
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
 from autogen_codeact.runs.writer import LogLocked
-from codeact_sandbox import (
-    SandboxDied,
-    SandboxProtocolError,
-    SandboxStartError,
-    SandboxTimeout,
-    SandboxUnavailable,
-)
+from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
 from codeact_sandbox.host.waiting import in_thread
 
 MAX_BACKOFF_S = 60.0

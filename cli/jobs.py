@@ -167,10 +167,7 @@ def _check_log(*, view: bool, save: Path | None, no_save: bool) -> None:
 class BatchJob:
     """The options of `codeact batch`; those of `BatchSettings` that are not here are given with `--option`."""
 
-    tasks: Annotated[
-        Path,
-        typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line."),
-    ]
+    tasks: Annotated[Path, typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line.")]
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results; it can be continued.")]
     model: ModelChoice
     agent: AgentChoice

@@ -16,19 +16,8 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import (
-    ChatCompletionClient,
-    CreateResult,
-    LLMMessage,
-    UserMessage,
-)
-from autogen_core.tools import (
-    StaticStreamWorkbench,
-    TextResultContent,
-    ToolResult,
-    ToolSchema,
-    Workbench,
-)
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, UserMessage
+from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, ToolSchema, Workbench
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_runner import RunEnded
