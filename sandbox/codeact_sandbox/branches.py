@@ -27,7 +27,8 @@ OVER = "the branch is over: begin another one with branch()"
 ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
 NO_SESSION = "there is no session to branch in process mode: use mode='session'"
 COMMANDS = (
-    "commands (start, exec) are running or ports are forwarded, whose effects could not be undone: end them before branch()"
+    "commands (start, exec) are running or ports are forwarded, whose effects could not be undone: "
+    "end them before branch()"
 )
 OUTSIDE = (
     "a branch could not be undone here: its blocks can have effects outside the sandbox (its network, or bind_dir)"

@@ -20,6 +20,8 @@ from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.host.waiting import wait_for
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
 
+MAX_CLOSING = 4 * MAX_CHANNELS
+"""Connections, with those that the sandbox has not closed yet."""
 HEAD_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0
 _HOST = re.compile(rb"\r\nhost:[ \t]*([a-z0-9.]+)(?::[0-9]+)?[ \t]*\r\n", re.IGNORECASE)
@@ -31,8 +33,8 @@ T = TypeVar("T")
 class Forward:
     """A port of a sandbox that this machine can reach, until `close` or the end of the sandbox.
 
-    Each connection becomes one to 127.0.0.1 in the sandbox, and ends if the port refuses it or has not taken it after 10 s. At most
-    64 are open at once.
+    Each connection becomes one to 127.0.0.1 in the sandbox, and ends if the port refuses it or has not taken it after 10 s. At
+    most 64 are open at once.
     """
 
     def __init__(self, ports: Ports, port: int) -> None:
@@ -135,7 +137,14 @@ class Ports(Channels):
 
     def open(self, port: int) -> Channel | None:
         """Connect to a port; None if there are too many connections."""
-        if len(self._channels) >= MAX_CHANNELS:
+        if len(self._serving) >= MAX_CHANNELS:
+            # A client that sends no more may have vanished: it makes room.
+            ended = (self._serving.get(each.ident) for each in tuple(self._channels.values()) if each.output_ended)
+            oldest = next(filter(None, ended), None)
+            if oldest is None:
+                return None
+            oldest.cancel()
+        if len(self._channels) >= MAX_CLOSING:
             return None
         channel = self._add(next(self._numbers))
         self.send_message(channel.ident, {"op": "open", "port": port})

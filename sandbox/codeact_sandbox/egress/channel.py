@@ -47,7 +47,7 @@ class Channel:
         self.on_closed: Callable[[], object] | None = None
         self._link = link
         self._reader = asyncio.StreamReader(limit=HEAD_LIMIT, loop=loop)
-        self._input_ended = self._output_ended = False
+        self._input_ended = self.output_ended = False
         self._input_room = WINDOW
         self._room_lock = threading.Lock()
         self._unacknowledged = 0
@@ -107,7 +107,7 @@ class Channel:
             while not self._credit and not self.closed:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
-            if self.closed or self._output_ended:
+            if self.closed or self.output_ended:
                 raise ChannelClosed("the sandbox has closed the connection")
             size = min(len(view), self._credit, PIECE)
             self._credit -= size
@@ -118,13 +118,13 @@ class Channel:
 
     def end(self) -> None:
         """Notify the sandbox that nothing more will be sent."""
-        if not self._output_ended and not self.closed:
-            self._output_ended = True
+        if not self.output_ended and not self.closed:
+            self.output_ended = True
             self._link.send_message(self.ident, {"op": "end"})
 
     def close(self) -> None:
         """Close both directions; what was sent still arrives."""
-        self._output_ended = True
+        self.output_ended = True
         if not self.closed:
             self._link.send_message(self.ident, {"op": "close"})
 

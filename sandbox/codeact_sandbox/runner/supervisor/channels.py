@@ -7,6 +7,7 @@ import collections
 import contextlib
 import selectors
 import socket
+import time
 
 from ..shared import wire
 
@@ -69,6 +70,7 @@ class Channel:
         self._loop = owner.supervisor.loop
         self._sock = sock
         self._credit = owner.window
+        self.last_read = 0.0
         self._held = self._written = 0
         self._waiting = collections.deque()
         self._at_end = self._stalled = self._ending = self._closing = self.ended = False
@@ -117,10 +119,11 @@ class Channel:
         elif not self._closing:
             self._credit -= len(data)
             self.owner.send(self.ident, "data", data)
+            self.last_read = time.monotonic()
             self._stall()
 
     def _stall(self):
-        """Wait, behind other channels, until nothing else waits for the stream: a result must not wait behind data."""
+        """Wait until nothing else waits for the stream: a result must not wait behind data."""
         self._stalled = True
         self.owner.supervisor.stalled.append(self)
 
