@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.errors import SandboxTimeout as SandboxTimeout
     from codeact_sandbox.types.errors import SandboxUnavailable as SandboxUnavailable
     from codeact_sandbox.types.limits import Limits as Limits
+    from codeact_sandbox.types.secrets import Secret as Secret
     from codeact_sandbox.types.tool import ToolAnswer as ToolAnswer
     from codeact_sandbox.types.tool_limits import ToolLimits as ToolLimits
 
@@ -47,6 +48,7 @@ _NAMES = {
         "SandboxStartError SandboxTimeout SandboxUnavailable"
     ),
     "codeact_sandbox.types.limits": "Limits",
+    "codeact_sandbox.types.secrets": "Secret",
     "codeact_sandbox.types.tool": "ToolAnswer",
     "codeact_sandbox.types.tool_limits": "ToolLimits",
 }

@@ -133,6 +133,7 @@ REASONS = {
     "packages": "installs packages",
     "python": "names a program of this machine",
     "readable": "shows folders of this machine",
+    "secrets": "lets the code use secrets of this machine",
     "setup": "carries source code that no approval covers",
     "skills": "shows folders of this machine, and text from them to the model",
     "snapshot": "names a file of this machine",

@@ -13,6 +13,7 @@ from codeact_sandbox.egress.channel import WINDOW, Channel
 from codeact_sandbox.egress.connection_log import ConnectionLog, notes
 from codeact_sandbox.egress.connector import Connector
 from codeact_sandbox.egress.http_proxy import LocalService, serve
+from codeact_sandbox.egress.secrets import Secrets
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.connection import Connection
 from codeact_sandbox.host.threads import start_thread
@@ -31,10 +32,14 @@ _OPS = ("open", "data", "credit", "end", "close")
 class Gateway:
     """Serves the connections of one sandbox."""
 
-    def __init__(self, connector: Connector | None, index: LocalService | None = None) -> None:
+    def __init__(
+        self, connector: Connector | None, index: LocalService | None = None, secrets: Secrets | None = None
+    ) -> None:
         self.log = ConnectionLog()
-        self.settings = {
+        self.secrets = secrets
+        self.settings: dict[str, Any] = {
             "window": WINDOW, "channels": MAX_CHANNELS, "domains": connector is not None, "index": index is not None,
+            "authority": secrets.authority.pem if secrets is not None else None,
         }  # fmt: skip
         """The settings of the supervisor's end."""
         self._connector = connector or Connector(Policy(()))
@@ -142,7 +147,8 @@ class Gateway:
     def _open(self, channel: Channel) -> None:
         assert self._loop is not None
         connector = None if self._shut else self._connector
-        task = self._serving[channel.ident] = self._loop.create_task(serve(channel, connector, self.log, self._index))
+        serving = serve(channel, connector, self.log, self._index, self.secrets)
+        task = self._serving[channel.ident] = self._loop.create_task(serving)
         task.add_done_callback(lambda _: self._served(channel))
         channel.on_closed = task.cancel
 

@@ -38,6 +38,7 @@ from codeact_sandbox.types.limits import (
 )
 from codeact_sandbox.types.paths import DATA, SKILLS
 from codeact_sandbox.types.protected_names import ProtectedNames
+from codeact_sandbox.types.secrets import Secret, dump_secrets, parse_secrets
 from codeact_sandbox.types.skills import parse_skills
 from codeact_sandbox.types.tool_limits import ToolLimits
 
@@ -226,6 +227,15 @@ class SandboxOptions(KeywordModel):
             repr=False,
         ),
     ] = None
+    secrets: Annotated[
+        Mapping[str, Secret] | None,
+        PlainValidator(parse_secrets),
+        PlainSerializer(dump_secrets),
+        Field(
+            description="Values of the host that the code can use in requests to some hosts, and never sees: variables for the "
+            "code, each with a `Secret(env=..., hosts=[...])` (docs/secrets.md)."
+        ),
+    ] = None
     preload: Annotated[
         Sequence[str],
         _names("preload"),
@@ -296,6 +306,12 @@ class SandboxOptions(KeywordModel):
                         f"{option}={str(path)!r} is in bind_dir=, where code could replace it by a link to any folder of this "
                         "machine: leave it out, because the code can read it in its workspace"
                     )
+
+    @model_validator(mode="after")
+    def _one_value_for_each_variable(self) -> Self:
+        if both := self.variables.keys() & (self.secrets or {}):
+            raise ValueError(f"environment= and secrets= both set {min(both)}: leave it out of one of them")
+        return self
 
     @model_validator(mode="after")
     def _one_source_of_files(self) -> Self:
@@ -431,14 +447,11 @@ class DockerOptions(SandboxOptions):
 
     @model_validator(mode="after")
     def _one_kind_of_network(self) -> Self:
-        if self.allow_domains and self.network != "none":
-            raise ValueError(
-                f"allow_domains= is for a sandbox without a network, and network={self.network!r} gives it one"
-            )
-        if self.allow_pip and self.network != "none":
-            raise ValueError(
-                f"allow_pip= is for a sandbox without a network, and network={self.network!r} gives it one"
-            )
+        for option in ("allow_domains", "allow_pip", "secrets"):
+            if getattr(self, option) and self.network != "none":
+                raise ValueError(
+                    f"{option}= is for a sandbox without a network, and network={self.network!r} gives it one"
+                )
         return self
 
     @model_validator(mode="after")
