@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from autogen_codeact.local_models.errors import LocalModelError
+
+class LocalModelError(Exception):
+    """A local model can't be fetched or loaded."""
+
 
 START_TIMEOUT_S = 600.0
 """A model of many gigabytes on a slow disk takes minutes."""
@@ -36,12 +39,7 @@ class Address:
 
 
 class ModelServer:
-    """A server of one model.
-
-    Args:
-        path: The GGUF file.
-        context: Tokens of a request and its answer.
-    """
+    """A server of one model."""
 
     def __init__(self, path: Path, context: int) -> None:
         self.path = path
@@ -58,14 +56,7 @@ class ModelServer:
         return process.pid if process is not None and process.poll() is None else None
 
     def address(self, tell: Callable[[str], None]) -> Address:
-        """Return where the server listens; start it if it does not run. This blocks.
-
-        Args:
-            tell: Receives a line if loading takes long.
-
-        Raises:
-            LocalModelError: The model can't be loaded.
-        """
+        """Return where the server listens; start it if it does not run. This blocks."""
         with self._lock:
             if self.pid is None:
                 self._start(tell)

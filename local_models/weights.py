@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from autogen_codeact.local_models.errors import LocalModelError
+from autogen_codeact.local_models.server import LocalModelError
 
 NAME = "SmolLM2-135M-Instruct"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -49,14 +49,7 @@ def is_fetched() -> bool:
 
 
 def fetched_weights(tell: Callable[[str], None]) -> Path:
-    """Return the file with the weights; fetch it if it is missing or damaged. This blocks.
-
-    Args:
-        tell: Receives a line for the user before something is fetched.
-
-    Raises:
-        LocalModelError: It can't be fetched.
-    """
+    """Return the file with the weights; fetch it if it is missing or damaged. This blocks."""
     path = cache_folder() / FILE
     try:
         if _is_whole(path):

@@ -17,16 +17,14 @@ from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChun
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, describe_agents, dump, process_info, remove_secrets, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
-from autogen_codeact.runs.host_calls import CallRecorder
-from autogen_codeact.runs.known_messages import KnownMessages
-from autogen_codeact.runs.messages import Message, dump_message
-from autogen_codeact.runs.questions import Questions
+from autogen_codeact.runs.messages import KnownMessages, Message, dump_message
+from autogen_codeact.runs.questions import CallRecorder, Questions
 from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import error_info
+from autogen_codeact.runs.steps import RunHistory
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 
@@ -132,11 +130,7 @@ async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
 
 @contextmanager
 def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None) -> Iterator[None]:
-    """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries.
-
-    Args:
-        history: What the agents have received, if the run is resumed.
-    """
+    """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries."""
     history = history or RunHistory()
     recorder = CallRecorder(log, history.questions)
     with ExitStack() as attached:
@@ -176,14 +170,7 @@ async def logged(
     finish: Finish | None = None,
     questions: Questions | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
-    """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already.
-
-    Args:
-        stream: The stream of an agent or a team; it is closed at the end.
-        known: The messages that are in the log already.
-        finish: Writes how it ended, given the fields of a `RunFinished`. Default: a `RunFinished`.
-        questions: Those for which the run can end, to wait for answers.
-    """
+    """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already."""
     finish = finish or partial(finish_run, log)
     began = time.monotonic()
     result: TaskResult | None = None
@@ -226,11 +213,7 @@ async def _close(stream: object) -> None:
 
 
 async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
-    """Write the end of a run.
-
-    Args:
-        outcome: That of its `RunFinished`.
-    """
+    """Write the end of a run."""
     finished = RunFinished(outcome=outcome, **others)
     await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
 

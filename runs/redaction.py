@@ -38,7 +38,7 @@ SECRET_NAME = re.compile(
 
 _FIXED = frozenset({"type", "time", "id", "created_at", "run", "agent", "request", "kind", "at", "outcome"})
 _CONSTANTS = frozenset(value for kind in (Outcome, State, CallOutcome) for value in get_args(kind)) | {
-    *("sandbox", "command_line", "plain", "bytes", "text", "json"),
+    *("sandbox", "command_line", "plain", "bytes", "text", "json")
 }
 _HASH = re.compile("[0-9a-f]{64}")
 _URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
@@ -89,12 +89,7 @@ class Redaction:
         return redacted
 
     def value(self, value: Any, fields: Collection[str] = ()) -> Any:
-        """Return a JSON value without secrets, in keys too.
-
-        Args:
-            value: The value; it is not changed.
-            fields: Keys that are left as they are.
-        """
+        """Return a JSON value without secrets, in keys too."""
         match value:
             case str():
                 return value if _HASH.fullmatch(value) or (fields and value in _CONSTANTS) else self.text(value)
@@ -126,11 +121,7 @@ class Redaction:
 
 
 def known_secrets(*configurations: object) -> set[str]:
-    """Return the secrets of this process: those in configurations, and environment variables with names such as `API_KEY`.
-
-    Args:
-        configurations: Models, mappings and sequences; a `SecretStr` in them is a secret, and so is a text under such a name.
-    """
+    """Return the secrets of this process: those in configurations, and environment variables with names such as `API_KEY`."""
     found: set[str] = set()
     for each in (dict(os.environ), *configurations):
         _collect(each, found, named=False, depth=0)

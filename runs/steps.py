@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import takewhile
 from typing import Any, TypeVar
 
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeResult
+from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
 from autogen_codeact.agents.approval import shown_code
@@ -18,17 +20,111 @@ from autogen_codeact.agents.code_runner import Kind, RunEnded, RunsCode
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.tools.later import ASKS
-from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
-from autogen_codeact.runs.host_calls import CURRENT_STEP, Step, StepQuestions
-from autogen_codeact.runs.questions import Questions
+from autogen_codeact.runs.questions import CURRENT_STEP, Questions, Step, StepQuestions
 from autogen_codeact.runs.reader import first_problem
-from autogen_codeact.runs.results import Each, error_info
+from autogen_codeact.runs.results import CallRecord, Each, error_info
 from autogen_codeact.runs.writer import LogWriter
+from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.types.result import ErrorInfo
+
+_BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
+_RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
+
+
+class RecordedError(Exception):
+    """An exception in the log whose class is not one of the common ones."""
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """An answer of a model."""
+
+    request: str
+    result: CreateResult | None
+    error: ErrorInfo | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """How code ended."""
+
+    number: int
+    blocks: list[CodeText]
+    result: CodeResult | None
+    error: ErrorInfo | None = None
+    unknown: bool = False
+
+    @property
+    def broke(self) -> SandboxError | None:
+        """How the sandbox broke, or None."""
+        if self.error is None or self.error.type not in _BROKEN:
+            return None
+        return _BROKEN[self.error.type](self.error.message)
+
+
+@dataclass(frozen=True)
+class ToolAnswer:
+    """The result of a tool call that the model of an `AssistantAgent` made."""
+
+    name: str
+    arguments: dict[str, Any]
+    record: CallRecord | None
+
+
+@dataclass(frozen=True)
+class Value:
+    """Another value from outside the agent."""
+
+    kind: Kind
+    value: Any
+
+
+@dataclass
+class AgentHistory:
+    """What one agent received before the run was interrupted, according to the log.
+
+    Args:
+        items: What it received since the boundary, in order.
+        facts: The facts about its sandbox that it received last, as JSON; None if there are none.
+        calls: Number of finished calls of its model in the whole run.
+        steps: Number of steps that ran code in the whole run.
+        tool_calls: Number of tool calls that its model made in the whole run.
+    """
+
+    items: deque[ModelAnswer | StepResult | ToolAnswer | Value] = field(default_factory=deque)
+    facts: Any = None
+    calls: int = 0
+    steps: int = 0
+    tool_calls: int = 0
+
+
+def to_exception(error: ErrorInfo) -> Exception:
+    """Return the exception of a record: of its own class if that is a common one, else a `RecordedError`."""
+    return _RAISED.get(error.type, RecordedError)(error.message)
+
+
+@dataclass
+class RunHistory:
+    """What the agents of a run received before it was interrupted, by their names in the log.
+
+    Args:
+        notes: What to tell the model of each agent about the resumed run.
+        emptied: The agents whose session was not rebuilt.
+        at_turn: Whether the run continues at a boundary between two turns of a team.
+        questions: What `Later` asks; None in a conversation, where nothing waits.
+    """
+
+    agents: dict[str, AgentHistory] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)
+    at_turn: bool = False
+    questions: Questions | None = None
+
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -47,11 +143,7 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
 
 
 class JournalLog:
-    """Finds out how the journal of one executor's session has changed since it was last written.
-
-    Args:
-        executor: Number of the executor among those of the run, from 0.
-    """
+    """Finds out how the journal of one executor's session has changed since it was last written."""
 
     def __init__(self, executor: int) -> None:
         self._executor = executor
@@ -59,11 +151,7 @@ class JournalLog:
         self._entries: list[JournalEntry] = []
 
     def change(self, journal: Journal | None) -> tuple[JournalChange, list[JournalEntry]] | None:
-        """Return the change without the entries that were added, and these.
-
-        Args:
-            journal: The journal as it is now; None without a session.
-        """
+        """Return the change without the entries that were added, and these."""
         if journal is None:
             return None
         pairs = zip(self._entries, journal.entries, strict=False) if journal.session == self._session else ()
@@ -80,11 +168,7 @@ class JournalLog:
 
 
 class AgentSteps:
-    """A `StepRecord` of one agent, and the record of its model's answers.
-
-    Args:
-        history: What it has received, if the run is resumed.
-    """
+    """A `StepRecord` of one agent, and the record of its model's answers."""
 
     def __init__(self, agent: str, log: LogWriter, journal: JournalLog, history: AgentHistory | None = None) -> None:
         self.agent = agent
@@ -106,14 +190,7 @@ class AgentSteps:
     # Models
 
     def answer(self, request: str) -> ModelAnswer | None:
-        """Return the answer that the model has given before, or None if it has to be asked.
-
-        Args:
-            request: Hash of the last message of the request.
-
-        Raises:
-            RunDivergedError: The next thing that the log has is something else.
-        """
+        """Return the answer that the model has given before, or None if it has to be asked."""
         return self._take(ModelAnswer, lambda answer: answer.request == request, "asked its model something else")
 
     def new_call(self) -> int:
@@ -136,9 +213,6 @@ class AgentSteps:
         """Return how a call of the model has ended before, or None if it has to be made.
 
         Calls that were made at the same time can be asked for in any order.
-
-        Raises:
-            RunDivergedError: The next thing that the log has is something else.
         """
         items = self._history.items
         redacted = self.log.redaction.value(arguments)

@@ -43,21 +43,13 @@ _HOP_BY_HOP = {
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """A request to the proxy.
+    """A request to the proxy."""
 
-    Args:
-        tunnel: Whether it is CONNECT, for TLS; else it is plain HTTP.
-        host: The host, normalised.
-        port: The port.
-        target: Path and query for the host; empty for a tunnel.
-        default_port: The port that its Host header may leave out.
-    """
-
-    tunnel: bool
-    host: str
+    tunnel: bool  # whether it is CONNECT, for TLS; else it is plain HTTP
+    host: str  # the host, normalised
     port: int
-    target: bytes = b""
-    default_port: int = 80
+    target: bytes = b""  # path and query for the host; empty for a tunnel
+    default_port: int = 80  # which its Host header may leave out
 
     @property
     def authority(self) -> str:

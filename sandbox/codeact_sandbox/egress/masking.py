@@ -27,11 +27,7 @@ def forms(value: bytes) -> set[bytes]:
 
 
 class Mask:
-    """Masks some values.
-
-    Args:
-        values: The values.
-    """
+    """Masks some values."""
 
     def __init__(self, values: Iterable[bytes]) -> None:
         self._forms = sorted({form for value in values for form in forms(value)}, key=len, reverse=True)

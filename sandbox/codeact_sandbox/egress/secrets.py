@@ -25,11 +25,7 @@ _NO_PART = {b"accept-encoding", b"range", b"if-range"}
 
 
 class Secrets:
-    """Puts secrets in and takes them out.
-
-    Args:
-        values: The secrets.
-    """
+    """Puts secrets into requests and takes them out of answers."""
 
     def __init__(self, values: Sequence[SecretValue]) -> None:
         self.placeholders = {each.name: f"placeholder-{secrets.token_hex(16)}" for each in values}
@@ -80,11 +76,7 @@ def _replace(header: bytes, pattern: re.Pattern[bytes], values: dict[bytes, byte
 
 
 class MaskedAnswer:
-    """The answer to one request, without values; a compressed one is decompressed.
-
-    Args:
-        mask: Masks the values.
-    """
+    """The answer to one request, without values; a compressed one is decompressed."""
 
     def __init__(self, mask: Mask) -> None:
         self.mask = mask

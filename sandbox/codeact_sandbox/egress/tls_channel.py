@@ -15,13 +15,7 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class TlsChannel:
-    """A channel whose data is decrypted and encrypted here; it has the methods of `Channel` that serve a request.
-
-    Args:
-        channel: The connection.
-        context: TLS, with the certificate.
-        hello: What the client has sent so far.
-    """
+    """A channel whose data is decrypted and encrypted here; it has the methods of `Channel` that serve a request."""
 
     def __init__(self, channel: Channel, context: ssl.SSLContext, hello: bytes) -> None:
         self.received = 0

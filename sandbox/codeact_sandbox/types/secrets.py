@@ -63,17 +63,11 @@ class Secret(BaseModel):
 
 @dataclass(frozen=True)
 class SecretValue:
-    """A secret with its value.
+    """A secret with its value."""
 
-    Args:
-        name: The code's environment variable that has the placeholder.
-        value: The value.
-        entries: The hosts that may get it.
-    """
-
-    name: str
+    name: str  # of the code's environment variable that has the placeholder
     value: bytes
-    entries: Sequence[Entry]
+    entries: Sequence[Entry]  # the hosts that may get it
 
     def __repr__(self) -> str:
         return f"<SecretValue {self.name}>"
