@@ -22,7 +22,6 @@ from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Run, RunFileError, RunWaiting, export_files, kept_files, list_runs, load_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
-from autogen_codeact.runs.budget import MAX_EVENT, Budget
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -34,6 +33,7 @@ from autogen_codeact.runs.events import (
     RunFinished,
     TurnFinished,
 )
+from autogen_codeact.runs.memory import MAX_EVENT, MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
@@ -262,7 +262,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
     finished: RunFinished | None = None
     unknown = 0
     for raw in run.raw_events():
-        event = run.parse(replace(raw, budget=Budget(printer.most))) if isinstance(raw, RawEvent) else raw
+        event = run.parse(replace(raw, budget=MemoryLimit(printer.most))) if isinstance(raw, RawEvent) else raw
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.runs.atomic_file import atomic_binary_file
-from autogen_codeact.runs.budget import Budget, TooLargeError, json_cost, text_cost
+from autogen_codeact.runs.memory import MemoryLimit, TooLargeError, json_cost, text_cost
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from codeact_sandbox.files.private_folders import Identity
 from codeact_sandbox.files.regular_files import open_regular
@@ -99,12 +99,12 @@ def restore_large(
     value: dict[str, Any],
     stored: dict[str, StoredFile],
     read: Callable[[StoredFile], bytes],
-    budget: Budget | None = None,
+    budget: MemoryLimit | None = None,
     *,
     shorten: bool = False,
 ) -> None:
     """Put the parts of an event that are in files back into it."""
-    budget = budget or Budget()
+    budget = budget or MemoryLimit()
     for pointer in sorted(stored, key=lambda each: each.count("/")):
         keys = [_unescaped(key) for key in pointer.split("/")[1:]]
         parent: Any = value
@@ -119,7 +119,7 @@ def restore_large(
             raise ValueError(f"{pointer} leads nowhere in the event") from error
 
 
-def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Budget, *, shorten: bool) -> Any:
+def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: MemoryLimit, *, shorten: bool) -> Any:
     name, is_json = f"{FILES}/{file.sha256}", file.format == "json"
     try:
         budget.check(file.size if file.sha256 is not None else 0, name)

@@ -9,7 +9,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.teams.run import Budget
+from autogen_codeact.agents.budget import Budget
 
 
 class TeamConfig(BaseModel):

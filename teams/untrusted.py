@@ -228,7 +228,7 @@ ALLOWED: dict[str, Known] = {
         _CODER
         | _OURS
         | _fields(
-            *("prompt_style", "handoffs", "max_tokens", "max_seconds"),
+            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "max_cost", "prices"),
             max_steps=_at_most(100),
             max_output_chars=_at_most(200_000),
         ),

@@ -53,7 +53,7 @@ class Proxy:
         self.supervisor = supervisor
         self.window = config["window"]
         self._max_channels = config["channels"]
-        self._domains, self._index, self._authority = config["domains"], config["index"], config["authority"]
+        self._domains, self._index, self._authority = config["domains"], config["index"], config.get("authority")
         self._channels = {}
         self._count = 0
         self._stalled = collections.deque()

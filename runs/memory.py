@@ -26,7 +26,7 @@ class TooLargeError(RunFileError):
 
 
 @dataclass
-class Budget:
+class MemoryLimit:
     """Memory that values may still take."""
 
     left: int = MAX_EVENT
