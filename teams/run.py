@@ -123,6 +123,8 @@ class Run:
         if not self.is_over:
             self.is_interrupted = True
             self.error = error
+            if reason is not None and (left := [name for name in self.turns if name not in self.answers]):
+                reason += f" The turn of {' and '.join(left)} was not finished."
             self.finish(reason)
             try:
                 self.token.cancel()  # now: the reader, who ends the turns, may be busy with what it has read
