@@ -58,7 +58,6 @@ async def run_command(
     """Run a command beside the blocks, and wait for its end; the sandbox is started if it is not running.
 
     Args:
-        sandbox: The sandbox.
         command: Program and arguments, or a line for `/bin/sh -c`.
         stdin: What it reads: bytes, text, or pieces of bytes. Default: nothing.
         cwd: Its directory: absolute, or relative to the workspace. Default: the workspace.

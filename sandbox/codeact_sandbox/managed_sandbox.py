@@ -476,8 +476,6 @@ class ManagedSandbox:
 
     put = transfers.put
     get = transfers.get
-    put_any = transfers.put_any
-    get_any = transfers.get_any
     write = transfers.write
     read = transfers.read
     list_files = transfers.list_files

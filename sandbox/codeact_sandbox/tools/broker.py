@@ -128,7 +128,16 @@ class _Call:
 class BlockCalls:
     """The calls of one block, which the running event loop awaits."""
 
-    def __init__(self, broker: ToolBroker, code: CodeAndLanguage, context: RunContext, block: BlockId) -> None:
+    def __init__(
+        self,
+        broker: ToolBroker,
+        code: CodeAndLanguage,
+        context: RunContext,
+        block: BlockId,
+        *,
+        sandbox: Requests | None = None,
+        work_dir: Path | None = None,
+    ) -> None:
         self._broker = broker
         self._block = block
         self._attached = broker.attachments.current
@@ -152,10 +161,8 @@ class BlockCalls:
         self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
         self._files = FileBudget(parse_size(broker.limits.file_bytes))
-        self.sandbox: Requests | None = None
-        """Exchanges files with the sandbox for tools that take or return them."""
-        self.work_dir: Path | None = None
-        """The folder on the host whose files are in the workspace."""
+        self._sandbox = sandbox  # exchanges files for tools that take or return them
+        self._work_dir = work_dir
 
     @property
     def log(self) -> tuple[ToolCall, ...]:
@@ -296,9 +303,9 @@ class BlockCalls:
         return await self._run(tool, request.copies[1])
 
     async def _run(self, tool: HostToolProtocol, arguments: dict[str, Any]) -> ToolAnswer:
-        if self.sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
+        if self._sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
             return await tool.run(arguments)
-        files = CallFiles(self.sandbox, self._files, self.work_dir)
+        files = CallFiles(self._sandbox, self._files, self._work_dir)
         try:
             return await tool.run(arguments, files)
         finally:
@@ -335,14 +342,17 @@ class BlockCalls:
 
     def _out_of_time(self, call: _Call) -> None:
         text = f"the host tool {call.name} did not answer within {self._limits.seconds:g} s"
-        self._fail(call, "timeout", "TimeoutError", text, ["TimeoutError"])
-        self._cancel(call)
+        self._call_off(call, "timeout", "TimeoutError", text, ["TimeoutError"])
 
     def _on_cancel(self, number: int) -> None:
         call = self._running.get(number)
         if call is not None:
-            self._fail(call, "cancelled", "CancelledError", "the code did not wait for it any more", [])
-            self._cancel(call)
+            self._call_off(call, "cancelled", "CancelledError", "the code did not wait for it any more", [])
+
+    def _call_off(self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str]) -> None:
+        self._fail(call, outcome, kind, message, bases)
+        if call.task is not None:
+            call.task.cancel()
 
     def _fail(
         self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str], *, refused: bool = False
@@ -397,16 +407,11 @@ class BlockCalls:
         self._open.discard(number)
         self.send(_NUMBER.pack(number) + body)
 
-    def _cancel(self, call: _Call) -> None:
-        if call.task is not None:
-            call.task.cancel()
-
     def end(self) -> None:
         """Cancel the calls that run, and answer nothing any more."""
         self._ended = True
         for call in list(self._running.values()):
-            self._fail(call, "cancelled", "CancelledError", "the block ended first", [])
-            self._cancel(call)
+            self._call_off(call, "cancelled", "CancelledError", "the block ended first", [])
 
     async def close(self) -> None:
         """Cancel the calls, give their tools a second to clean up, and wait until all calls are recorded."""
