@@ -118,8 +118,9 @@ class BlockRun:
         kept: list[sync.Kept],
     ) -> Reply:
         """Send the block, and wait for its end and that of its calls."""
-        folder = self._folder
-        keep = partial(sync.keep_code, kept, folder, request) if request.filename is not None and folder else None
+        keep = None
+        if request.filename is not None and (folder := self._folder) is not None:
+            keep = partial(sync.keep_code, kept, folder, request)
         try:
             return await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
         except SandboxError as error:

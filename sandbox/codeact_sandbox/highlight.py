@@ -7,6 +7,8 @@ the end of the line or of the text; it is never read again as something else.
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -48,15 +50,8 @@ _LANGUAGES = {
         "\"'",
         r"\#",
         {'"""': ('"""', "s"), "'''": ("'''", "s")},
-        _words(
-            "False None True and as assert async await break case class continue def del elif else except finally for from global"
-            " if import in is lambda match nonlocal not or pass raise return try while with yield"
-        ),
-        _words(
-            "Exception KeyError TypeError ValueError abs all any bool bytes dict enumerate filter float getattr hasattr input int"
-            " isinstance iter len list map max min next object open print range repr reversed round self set sorted str sum super"
-            " tuple type zip"
-        ),
+        frozenset((*keyword.kwlist, "case", "match")),
+        frozenset((*dir(builtins), "self")),
     ),
     "bash": _Language(
         "\"'",

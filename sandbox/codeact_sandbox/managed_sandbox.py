@@ -135,11 +135,7 @@ class ManagedSandbox:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the sandbox; do nothing if it is running.
-
-        Raises:
-            SandboxError: It did not start; nothing is left of it.
-        """
+        """Start the sandbox; do nothing if it is running. After an error nothing is left of it."""
         async with self._lifecycle:
             self._stopped = False
             await self._running()
@@ -192,16 +188,7 @@ class ManagedSandbox:
     # Host tools
 
     def add_tools(self, tools: Sequence[Any], approve_tool: ApproveTool | None = None) -> None:
-        """Let the code call more functions of the host, from the next block on; those that it has already are ignored.
-
-        Args:
-            tools: As for the constructor.
-            approve_tool: Called before each call to any tool. The call is made only if it approves.
-
-        Raises:
-            TypeError: Something is not a tool.
-            ValueError: A tool can't be used, or the calls already have another `approve_tool`.
-        """
+        """Let the code call more functions of the host, from the next block on: see `AsyncSandbox.add_tools`."""
         self.tools.add(tools, approve_tool)
 
     def offer_tool(self, tool: HostToolProtocol) -> None:
@@ -221,14 +208,7 @@ class ManagedSandbox:
             return await self.tools.start()
 
     def add_skills(self, skills: Sequence[Path | str]) -> None:
-        """Show more skills; those that it has already are ignored.
-
-        Args:
-            skills: As the option `skills`.
-
-        Raises:
-            ValueError: One can't be used, or the sandbox runs, or is one of a pool.
-        """
+        """Show more skills; those that it has already are ignored."""
         new = [path for path in (os.fspath(each) for each in skills) if path not in self.options.skills]
         if not new:
             return
@@ -355,11 +335,7 @@ class ManagedSandbox:
     ) -> Result:
         """Run blocks one after the other, up to the first that fails, and return one result for all.
 
-        Args:
-            blocks: The blocks, at least one.
-            context: What the caller adds to the blocks. Default: nothing.
-            chunks: Gets their output while it is written. Default: nobody.
-            timeout: Wall-clock seconds for each block. Default: the sandbox's `timeout`.
+        `chunks` gets their output while it is written; `timeout` is for each block.
         """
         if not blocks:
             raise ValueError("No code blocks to execute.")
@@ -419,9 +395,7 @@ class ManagedSandbox:
     ) -> AsyncGenerator[OutputChunk | Result, None]:
         """Run blocks as `run_all` does, yield an `OutputChunk` for each piece of output, and finally the `Result`.
 
-        Args:
-            blocks: As for `run_all`, and so are `context` and `timeout`.
-            on_start: Called with the task that runs the blocks, which may be cancelled.
+        `on_start` is called with the task that runs the blocks, which may be cancelled.
         """
         limit = parse_size(self.options.limits.output)
         return stream_output(partial(self.run_all, blocks, context, timeout=timeout), limit, on_start)

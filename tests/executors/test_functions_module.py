@@ -59,7 +59,7 @@ def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:
 
 def add(a: int, b: int = 2) -> int:
     """Add two numbers."""
-    return a + b  # a comment stays
+    return a + b  # a comment does not travel
 
 
 @with_requirements(
@@ -110,7 +110,7 @@ class TestSource:
             "from __future__ import annotations\n\n\n"
             "def add(a: int, b: int = 2) -> int:\n"
             '    """Add two numbers."""\n'
-            "    return a + b  # a comment stays\n\n\n"
+            "    return a + b\n\n\n"
             "async def fetch(x):\n"
             "    return x\n"
         )

@@ -110,12 +110,12 @@ class PackageIndex:
         for problem in problems:
             log.remark(f"Packages were taken from other sources than this one: {problem}.")
         self._cache[project] = time.monotonic(), files
-        while len(self._cache) > CACHED_PROJECTS or self._cached_files() > CACHED_FILES:
+        while (
+            len(self._cache) > CACHED_PROJECTS
+            or sum(map(len, (files for _, files in self._cache.values()))) > CACHED_FILES
+        ):
             self._cache.popitem(last=False)
         return files
-
-    def _cached_files(self) -> int:
-        return sum(len(files) for _, files in self._cache.values())
 
     async def _send_file(self, answer: Answer, project: str, filename: str, log: ConnectionLog) -> None:
         is_metadata = filename.endswith(METADATA)

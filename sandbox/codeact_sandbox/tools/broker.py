@@ -205,11 +205,12 @@ class BlockCalls:
     def _on_call(self, number: int, payload: bytes) -> None:
         if self._ended:
             return
-        call = _Call(number, len(self._calls) + 1, time.monotonic())
         if len(self._calls) >= self._limits.calls or self._bytes_in + len(payload) > parse_size(self._limits.bytes_in):
-            self._refuse_for_budget(call)
+            self._over_budget += 1
+            self._answer(number, self._refusal)
             return
         self._bytes_in += len(payload)
+        call = _Call(number, len(self._calls) + 1, time.monotonic())
         self._calls.append(call)
         self._running[number] = call
         self._waiting.append((call, payload))
@@ -225,10 +226,6 @@ class BlockCalls:
             call.task = self._loop.create_task(self._serve(call, payload))
             self._tasks[call.task] = call
             call.task.add_done_callback(self._tasks.pop)
-
-    def _refuse_for_budget(self, call: _Call) -> None:
-        self._over_budget += 1
-        self._answer(call.number, self._refusal)
 
     @cached_property
     def _refusal(self) -> bytes:

@@ -88,13 +88,14 @@ def parse_timeout(value: object) -> float:
     return parse_seconds("timeout", value)
 
 
-def parse_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
-    """Check a list of names that a user gave: one string would count as a name for each of its letters."""
-    if isinstance(value, str):
-        raise TypeError(f"{name} is one string: give a list, [{value!r}]")
+def parse_names(name: str, value: Sequence[Path | str]) -> tuple[str, ...]:
+    """Check a list of names or paths that a user gave: one string would count as a name for each of its letters."""
+    if isinstance(value, str | os.PathLike):
+        kind = "string" if isinstance(value, str) else "path"
+        raise TypeError(f"{name} is one {kind}: give a list, [{os.fspath(value)!r}]")
     if not isinstance(value, Iterable):
         raise TypeError(f"{name} must be a list of names, not {value!r}")
-    return tuple(value)
+    return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
 
 
 def _check_size(size: str | int) -> str | int:
