@@ -24,8 +24,7 @@ from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult
 from codeact_sandbox.work_folder import WorkFolder
 
-MAX_ENDED_JOBS = 32
-"""Jobs that have ended and whose output is kept."""
+MAX_ENDED_JOBS = 32  # jobs that have ended and whose output is kept
 Words = Sequence[str] | str
 Input = bytes | str | Iterable[bytes] | AsyncIterable[bytes]
 OnOutput = Callable[[Stream, bytes], Any]

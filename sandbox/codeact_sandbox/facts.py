@@ -19,8 +19,7 @@ MAX_ITEMS = 100
 MAX_NAME_CHARS = 200
 MAX_SHOWN = 30
 MAX_COUNTED = 1000
-MAX_NUMBER = 2**63 - 1
-"""What a file system reports is not more."""
+MAX_NUMBER = 2**63 - 1  # what a file system reports is not more
 PACKAGES = (
     *("numpy", "pandas", "scipy", "matplotlib", "sympy", "scikit-learn", "statsmodels", "seaborn", "plotly", "altair"),
     *("pillow", "requests", "httpx", "beautifulsoup4", "lxml", "openpyxl", "pyyaml", "networkx", "tabulate", "tqdm"),

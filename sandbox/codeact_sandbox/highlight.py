@@ -20,10 +20,8 @@ Kind = Literal["", "k", "nb", "nf", "m", "s", "c", "gi", "gd", "gu"]
 """Class of a piece: keyword, built-in name, name that is defined, number, string, comment; added, removed, place of a
 difference. They are the short names of Pygments, and the classes in CSS."""
 
-MAX_CHARS = 32 * 1024
-"""Characters of code that are read; all after them is plain text."""
-MAX_LINE = 2_000
-"""Characters of a line that is read; a longer one is plain text."""
+MAX_CHARS = 32 * 1024  # characters of code that are read; all after them is plain text
+MAX_LINE = 2_000  # characters of a line that is read; a longer one is plain text
 
 
 class _Language(NamedTuple):

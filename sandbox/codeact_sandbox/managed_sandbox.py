@@ -69,12 +69,9 @@ class ManagedSandbox:
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
     """Finds the addresses of the hosts in `allow_domains`, in a thread."""
-    timeout = 60.0
-    """Wall-clock seconds that a block may take."""
-    starts = 0
-    """Number of sandboxes started. If it has changed, what the last one contained is gone."""
-    unrecorded = 0
-    """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
+    timeout = 60.0  # wall-clock seconds that a block may take
+    starts = 0  # number of sandboxes started. If it has changed, what the last one contained is gone.
+    unrecorded = 0  # number of blocks run and rollbacks made in this sandbox by callers that keep no journal
 
     def __init__(
         self,
@@ -97,16 +94,12 @@ class ManagedSandbox:
         self.options = options_of(backend, given, self._caller)
         self.timeout = self.options.timeout
         self._undecided = given if backend == "auto" and isinstance(self.options, DockerOptions) else None
-        self.blocks = 0
-        """Number of blocks run in this sandbox."""
-        self.client: RunnerClient | None = None
-        """The client of the running sandbox's runner."""
-        self.name: str | None = None
-        """Name of the last sandbox."""
+        self.blocks = 0  # number of blocks run in this sandbox
+        self.client: RunnerClient | None = None  # the client of the running sandbox's runner
+        self.name: str | None = None  # name of the last sandbox
         given_tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, approve_tool)
         self.tools: Toolset = given_tools
-        self.attachments = self.tools.broker.attachments
-        """The recorders and observers."""
+        self.attachments = self.tools.broker.attachments  # the recorders and observers
         if recorder is not None or observers:
             self.attach(recorder=recorder, observers=observers)
         self._progress = progress
@@ -117,11 +110,9 @@ class ManagedSandbox:
         self._folder = WorkFolder()
         self.jobs_started: list[commands.Job] = []
         """The jobs of the last sandbox, without those whose output was dropped."""
-        self.replaying_now = False
-        """Whether the session is being rebuilt."""
+        self.replaying_now = False  # whether the session is being rebuilt
         self._stubs_sent: object = None
-        self.branch: branches.AsyncBranch | None = None
-        """The open branch."""
+        self.branch: branches.AsyncBranch | None = None  # the open branch
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()

@@ -28,8 +28,7 @@ MAX_ANSWER_BYTES = 64 * 1024**2
 MAX_FAILURE_BYTES = 64 * 1024
 MAX_ENTRIES = 200_000
 MAX_BYTES = 16 * 1024**3
-TRANSFER_TIMEOUT_S = 600.0
-"""For whole folders; other operations may take as long as a block."""
+TRANSFER_TIMEOUT_S = 600.0  # for whole folders; other operations may take as long as a block
 _LIMITS: dict[str, Any] = {"most_entries": MAX_ENTRIES, "most_bytes": MAX_BYTES}
 Take = Callable[[bytes], Awaitable[object]]
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 logger = logging.getLogger("codeact_sandbox")
 
-DEFAULT_TIMEOUT_S = 15.0
-"""Pip's own default, in seconds without an answer."""
+DEFAULT_TIMEOUT_S = 15.0  # pip's own default, in seconds without an answer
 SYSTEM_FILE = Path("/etc/pip.conf")
 _SHORT_NAMES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 _FALSE = ("", "0", "no", "off", "false")

@@ -31,7 +31,7 @@ from codeact_sandbox.tools.payloads import (
 )
 from codeact_sandbox.tools.stub import sources
 from codeact_sandbox.types.errors import SandboxProtocolError
-from codeact_sandbox.types.limits import parse_size
+from codeact_sandbox.types.limits import ToolLimits, parse_size
 from codeact_sandbox.types.observers import (
     Attachments,
     BlockId,
@@ -44,7 +44,6 @@ from codeact_sandbox.types.observers import (
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
-from codeact_sandbox.types.tool_limits import ToolLimits
 
 logger = logging.getLogger("codeact_sandbox")
 
@@ -76,8 +75,7 @@ class ToolBroker:
         self.tools: dict[str, HostToolProtocol] = {}
         self.limits = limits
         self.approve = approve
-        self.attachments = Attachments()
-        """Recorders and observers of the sandbox."""
+        self.attachments = Attachments()  # recorders and observers of the sandbox
         self.without_approval: set[str] = set()
         self.replace((), tools)
 
@@ -147,8 +145,7 @@ class BlockCalls:
         # Tools run with the context variables of the block's caller, not those of the connection's thread.
         self._context = contextvars.copy_context()
         self._caller = context
-        self.send: Callable[[bytes], None] | None = None
-        """Sends a call's number and its answer, from any thread."""
+        self.send: Callable[[bytes], None] | None = None  # sends a call's number and its answer, from any thread
         self._open: set[int] = set()
         self._cancelled: set[int] = set()
         # What has ended is kept as a `ToolCall` alone: the garbage collector looks at all that is kept, while nothing else runs.

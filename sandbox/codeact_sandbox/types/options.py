@@ -31,6 +31,7 @@ from codeact_sandbox.types.keyword_model import KeywordModel
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import (
     Limits,
+    ToolLimits,
     parse_checkpoint,
     parse_names,
     parse_seconds,
@@ -39,7 +40,6 @@ from codeact_sandbox.types.limits import (
 from codeact_sandbox.types.paths import DATA, SKILLS
 from codeact_sandbox.types.protected_names import ProtectedNames
 from codeact_sandbox.types.skills import parse_skills
-from codeact_sandbox.types.tool_limits import ToolLimits
 
 if TYPE_CHECKING:
     from codeact_sandbox.types.option_types import BubblewrapKeywords, ContainerKeywords

@@ -79,8 +79,7 @@ class BubblewrapLauncher:
         self._limits = limits
         self._bind_dir = Path(options.bind_dir).resolve() if options.bind_dir is not None else None
         self._user = host_user(self._bind_dir)
-        self.python: Hashable | None = None
-        """The path of its interpreter and the file that is there now."""
+        self.python: Hashable | None = None  # the path of its interpreter and the file that is there now
         self._process: subprocess.Popen[bytes] | None = None
         self._pid_one: int | None = None
         self._status: int | None = None

@@ -23,13 +23,10 @@ from codeact_sandbox.types.filenames import printable
 if TYPE_CHECKING:
     import docker
 
-Progress = Callable[[str], None]
-"""Called with one line of text, for a user who waits."""
+Progress = Callable[[str], None]  # called with one line of text, for a user who waits
 
-ANSWER_TIMEOUT_S = 4.0
-"""Seconds for a registry's first reply; after that it counts as unreachable."""
-PULL_STALL_S = 120.0
-"""Seconds without data after which a pull is aborted."""
+ANSWER_TIMEOUT_S = 4.0  # seconds for a registry's first reply; after that it counts as unreachable
+PULL_STALL_S = 120.0  # seconds without data after which a pull is aborted
 BUILD_STALL_S = 600
 """Seconds without output after which a build is aborted: pip is silent while it fetches a large wheel."""
 BAD_REQUEST = 400

@@ -22,8 +22,7 @@ from codeact_sandbox.types.errors import SandboxError, SandboxNameInUse, Sandbox
 class MultiEngineLauncher:
     """Starts one container on the engine with the least load; if it does not start there, on another one."""
 
-    engine = None
-    """The number of starts at the same time is limited for each engine by its placement."""
+    engine = None  # the number of starts at the same time is limited for each engine by its placement
 
     def __init__(
         self, hosts: Sequence[DockerHost], make: Callable[[DockerHost], DockerLauncher], wait_s: float

@@ -37,8 +37,7 @@ PING_EVERY_S = 2.0
 PING_AGAIN_S = 1.0
 PING_TIMEOUT_S = 8.0
 FAILURES = 2
-STARTS_AT_ONCE = 8
-"""An engine that starts dozens of containers at once answers none of them in time."""
+STARTS_AT_ONCE = 8  # an engine that starts dozens of containers at once answers none of them in time
 PAUSE_S = 10.0
 SETTLED_S = 60.0
 BACK_PAUSE_S = 10.0
@@ -55,17 +54,12 @@ class _Engine:
     slots: set[Slot] = field(default_factory=set)
     users: int = 0
     failures: int = 0
-    out: str | None = None
-    """Why it is out, or None."""
-    suspect: str | None = None
-    """Why a connection has just failed, until a ping decides; or None."""
-    problem: str | None = None
-    """Why the last start failed although it answers, or None."""
-    since: float = 0.0
-    """When it went out."""
+    out: str | None = None  # why it is out, or None
+    suspect: str | None = None  # why a connection has just failed, until a ping decides; or None
+    problem: str | None = None  # why the last start failed although it answers, or None
+    since: float = 0.0  # when it went out
     came_back: float = -math.inf
-    paused_until: float = 0.0
-    """Until when others are preferred."""
+    paused_until: float = 0.0  # until when others are preferred
     last_used: float = 0.0
     ping_now: bool = False
     monitored: bool = False
