@@ -30,8 +30,7 @@ from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.models import advice_for
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.sandbox_choice import Kind
-from autogen_codeact.cli.skills import with_skills
+from autogen_codeact.cli.sandbox_choice import Kind, with_skills
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE

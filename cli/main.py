@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 import typer
 
 from autogen_codeact.cli.command import Application, JsonCommand
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.mcp import Wrap
 from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
@@ -340,6 +340,17 @@ def _image_build(
     force: bool = typer.Option(False, "--force", help="Build the image even if it exists."),
 ) -> int:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more."""
-    from autogen_codeact.cli.image import build_image
+    from contextlib import closing
 
-    return build_image(force=force, variant=variant, packages=package or ())
+    from codeact_sandbox.backends.docker.default_image import build_default_image
+    from codeact_sandbox.backends.docker.engine import connect
+    from codeact_sandbox.backends.docker.image import parse_packages, resolve_image
+
+    try:
+        parse_packages(package or ())
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    with closing(connect()) as client:
+        image = build_default_image(client, progress=say, force=force, variant=variant)
+        print(resolve_image(client, image, package or (), progress=say))  # noqa: T201 - it is the output
+    return 0

@@ -39,7 +39,7 @@ from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.skills import with_skills
+from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors import Later

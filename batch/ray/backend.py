@@ -20,8 +20,7 @@ from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.ray.folders import Folders
 from autogen_codeact.batch.ray.worker import RayWorker, Sent
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.run_end import LogEnd, read_whole
-from autogen_codeact.runs.errors import RunError
+from autogen_codeact.batch.run_end import read_log
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.filenames import printable
 
@@ -282,7 +281,5 @@ def _is_loss(error: BaseException) -> bool:
 def _lost(log: Path, node: str, error: Exception) -> AttemptError:
     """Return what the scheduler has to know about an attempt whose actor is gone."""
     text = f"the Ray actor on node {node} was lost or does not answer ({type(error).__name__})"
-    end = LogEnd()
-    with suppress(RunError, OSError):
-        end = read_whole(log)
+    end = read_log(log)
     return AttemptError("LostWorker", text, retryable=True, engine=node, usage=end.usage, run=end.run)
