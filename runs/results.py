@@ -106,8 +106,6 @@ class DisplayRecord(Record):
     Args:
         data: Its forms by MIME type that are text or JSON.
         files: Its forms by MIME type that are bytes, and JSON that is large.
-        metadata: What the code has said about the forms.
-        path: Its file on the host, or None.
         output_line: The line that stands for it in the output.
         offset: Where it is in the output, in characters, or None.
     """
