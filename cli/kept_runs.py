@@ -12,7 +12,6 @@ from shutil import get_terminal_size
 from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
-from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
@@ -341,11 +340,8 @@ class _TextPrinter:
             result = self._run.result(self._last.result)
         except RunFileError:
             return message
-        return message.model_copy(update={"result": result}) if _same(result, message.result) else message
-
-
-def _same(one: CodeResult, other: CodeResult) -> bool:
-    return (one.exit_code, one.output) == (other.exit_code, other.output)
+        same = (result.exit_code, result.output) == (message.result.exit_code, message.result.output)
+        return message.model_copy(update={"result": result}) if same else message
 
 
 def _as_message(event: events.MessageLogged | events.ChunkLogged) -> Message:

@@ -160,7 +160,8 @@ class _AgentSteps(_Steps):
         if isinstance(result.get("thought"), str):
             step["reasoning_content"] = result["thought"]
         if isinstance(usage, dict):
-            read, wrote = (_number(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+            counts = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+            read, wrote = (count if type(count) is int and count >= 0 else 0 for count in counts)
             step["metrics"] = {"prompt_tokens": read, "completion_tokens": wrote}
             self.prompt_tokens += read
             self.completion_tokens += wrote
@@ -268,17 +269,10 @@ def _text(content: Any) -> str:
         return content
     parts = content if isinstance(content, list) else [content]
     return "\n".join(
-        each if isinstance(each, str) else "[image]" if _is_image(each) else to_json(each) for each in parts
+        each if isinstance(each, str) else "[image]" if isinstance(each, dict) and "data" in each else to_json(each)
+        for each in parts
     )
-
-
-def _is_image(part: Any) -> bool:
-    return isinstance(part, dict) and "data" in part
 
 
 def _objects(content: Any) -> list[dict[str, Any]]:
     return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-
-
-def _number(value: Any) -> int:
-    return value if type(value) is int and value >= 0 else 0

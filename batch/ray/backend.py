@@ -45,7 +45,8 @@ async def connected(address: str) -> AsyncIterator[Any]:
         yield ray
         return
     if address == "auto":
-        address = await _within(CONNECT_S, _running_cluster)
+        services = import_module("ray._private.services")
+        address = str(await _within(CONNECT_S, services.canonicalize_bootstrap_address, "auto"))
     await _probe(address)  # Ray itself tries for minutes, and then ends the whole process
     await _within(CONNECT_S, _init, ray, address)
     try:
@@ -69,10 +70,6 @@ def _init(ray: Any, address: str) -> None:
     # It would print the ends of logs of its processes to standard output, as they are.
     worker: Any = import_module("ray._private.worker")
     worker.print_to_stdstream = lambda data, **_: logger.debug("Ray: %s", printable("\n".join(data["lines"])[:4000]))
-
-
-def _running_cluster() -> str:
-    return str(import_module("ray._private.services").canonicalize_bootstrap_address("auto"))
 
 
 async def _probe(address: str) -> None:
