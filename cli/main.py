@@ -107,14 +107,18 @@ def _run(job: RunJob) -> NoReturn:
     have been run and was not; 2 if the run was not possible. The run is kept; when all kept runs have more than 2 GB (or what
     CODEACT_RUNS_SIZE says), the oldest are removed.
     """
+    _work("run_task", job)
+
+
+def _work(command: str, job: RunJob | ResumeJob) -> NoReturn:
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
     with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
-        from autogen_codeact.cli.run import run_task
+        from autogen_codeact.cli import run
 
-        raise typer.Exit(run_task(job, end, progress))
+        raise typer.Exit(getattr(run, command)(job, end, progress))
 
 
 @app.command("chat")
@@ -231,14 +235,7 @@ def _show(run: RunArgument = "last", as_json: JsonOption = False) -> int:
 @app.command("resume", cls=JsonCommand)
 def _resume(job: ResumeJob) -> NoReturn:
     """Continue a run that was interrupted, at its last completed step."""
-    from autogen_codeact.cli.json_output import LastJsonLine
-    from autogen_codeact.cli.progress import Progress
-
-    with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
-        progress.set("starting")
-        from autogen_codeact.cli.run import resume_run
-
-        raise typer.Exit(resume_run(job, end, progress))
+    _work("resume_run", job)
 
 
 @app.command("export")
