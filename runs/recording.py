@@ -17,16 +17,14 @@ from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChun
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, describe_agents, dump, process_info, remove_secrets, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
-from autogen_codeact.runs.host_calls import CallRecorder
-from autogen_codeact.runs.known_messages import KnownMessages
-from autogen_codeact.runs.messages import Message, dump_message
-from autogen_codeact.runs.questions import Questions
+from autogen_codeact.runs.messages import KnownMessages, Message, dump_message
+from autogen_codeact.runs.questions import CallRecorder, Questions
 from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import error_info
+from autogen_codeact.runs.steps import RunHistory
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 
@@ -182,8 +180,10 @@ async def logged(
                 result = item
             else:
                 event = _as_event(item)
-                if known and isinstance(event, MessageLogged) and known.take(_written(event, log)):
-                    continue
+                if known and isinstance(event, MessageLogged):
+                    as_written = log.redaction.event(event.model_dump(mode="json"))
+                    if known.take(as_written["message"]):
+                        continue
                 log.put(event)
                 await log.keep_up()
             yield item
@@ -218,12 +218,6 @@ async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
     """Write the end of a run."""
     finished = RunFinished(outcome=outcome, **others)
     await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
-
-
-def _written(event: MessageLogged, log: LogWriter) -> dict[str, Any]:
-    """Return a message as it would be in the log."""
-    message: dict[str, Any] = log.redaction.event(event.model_dump(mode="json"))["message"]
-    return message
 
 
 def _as_event(item: Message) -> Event:

@@ -16,9 +16,8 @@ from autogen_codeact.teams.parts import agents_of, executors_of, models_of, team
 from autogen_codeact.telemetry.agents import instrument_agent, instrument_team
 from autogen_codeact.telemetry.content import Redact
 from autogen_codeact.telemetry.models import instrument_model
-from autogen_codeact.telemetry.patches import share
 from autogen_codeact.telemetry.sandboxes import SpanObserver
-from autogen_codeact.telemetry.spans import Spans
+from autogen_codeact.telemetry.spans import Spans, share
 from codeact_sandbox import AsyncSandbox, Sandbox
 from codeact_sandbox.protocols import ObservedExecutor
 
@@ -75,17 +74,14 @@ def instrument(
             raise TypeError(
                 f"{part!r} can't be instrumented: give agents, teams, executors, sandboxes or model clients."
             )
-    capture = _wanted_by_environment() if content is None else content
-    spans = Spans(tracer_provider, content=capture, redact=redact)
+    if content is None:
+        # Newer instrumentations take the name of a place instead of "true"; ours has only one place, the span.
+        content = os.environ.get(CAPTURE_CONTENT, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
+    spans = Spans(tracer_provider, content=content, redact=redact)
     with ExitStack() as ends:
         for each, begin in _all(parts, spans):
             ends.callback(share(each, tracer_provider, begin))
         return Instrumentation(ends.pop_all())
-
-
-def _wanted_by_environment() -> bool:
-    # Newer instrumentations take the name of a place instead of "true"; ours has only one place, the span.
-    return os.environ.get(CAPTURE_CONTENT, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
 
 
 def _all(parts: Sequence[Part], spans: Spans) -> Iterator[tuple[Any, Callable[[], Callable[[], None]]]]:
@@ -105,7 +101,7 @@ def _all(parts: Sequence[Part], spans: Spans) -> Iterator[tuple[Any, Callable[[]
             yield agent, partial(instrument_agent, agent, spans)
         for client in new(models_of(part)):
             yield client, partial(instrument_model, client, spans)
-        for executor in new([each for each in _observed(part) if isinstance(each, ObservedExecutor)]):
+        for executor in new([each for each in executors_of(part) or [part] if isinstance(each, ObservedExecutor)]):
             yield executor, partial(_instrument_executor, executor, spans)
 
 
@@ -118,7 +114,3 @@ def _instrument_executor(executor: ObservedExecutor, spans: Spans) -> Callable[[
         observer.close()
 
     return end
-
-
-def _observed(part: Part) -> Sequence[object]:
-    return executors_of(part) or [part]

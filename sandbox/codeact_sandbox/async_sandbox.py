@@ -88,6 +88,7 @@ class AsyncSandbox:
     restart = _of_managed(ManagedSandbox.restart)
     run = _of_managed(ManagedSandbox.run)
     exec = _of_managed(ManagedSandbox.exec)
+    forward = _of_managed(ManagedSandbox.forward)
     put = _of_managed(ManagedSandbox.put)
     get = _of_managed(ManagedSandbox.get)
     write = _of_managed(ManagedSandbox.write)
