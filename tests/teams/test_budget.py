@@ -137,7 +137,9 @@ async def test_tokens_of_autogens_nested_teams_count_in_mid_turn(kind):
     if kind == "society":
         inner = SocietyOfMindAgent("mind", team=inner, model_client=ReplayChatCompletionClient(["never said"]))
     result = await Team([inner], budget=Budget(max_tokens=100)).run(task="go")
-    assert result.stop_reason == f"The budget of 100 tokens is used up (110). The turn of {inner.name} was not finished."
+    assert (
+        result.stop_reason == f"The budget of 100 tokens is used up (110). The turn of {inner.name} was not finished."
+    )
     assert ("x", "heard 2") not in texts_of(result)
 
 
