@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-    CodeGenerationEvent,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, TextMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext

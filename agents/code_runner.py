@@ -32,14 +32,7 @@ from autogen_codeact.agents.answer import (
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
-from autogen_codeact.agents.journal import (
-    Journal,
-    RecordedCall,
-    RedactResult,
-    SessionRecord,
-    record_calls,
-    record_of,
-)
+from autogen_codeact.agents.journal import Journal, RecordedCall, RedactResult, SessionRecord, record_calls, record_of
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay

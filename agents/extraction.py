@@ -42,12 +42,7 @@ _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
 
 _LABEL_START = re.compile(r"[\w{.]")
 
-_TAGS = {
-    "<execute>": "python",
-    "<execute_bash>": "bash",
-    "<execute_ipython>": "python",
-    "<execute_python>": "python",
-}
+_TAGS = {"<execute>": "python", "<execute_bash>": "bash", "<execute_ipython>": "python", "<execute_python>": "python"}
 _OUTSIDE = re.compile("`{3,}|~{3,}|<!--|" + "|".join(_TAGS))
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
 # smolagents instructs models to write this behind a closing fence, as a stop sequence.

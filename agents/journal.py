@@ -215,11 +215,7 @@ class SessionRecord:
         self._unrecorded_before = 0
 
     def add_block(
-        self,
-        executor: SessionExecutor,
-        block: CodeBlock,
-        result: ExecutionResult,
-        redact: RedactResult | None,
+        self, executor: SessionExecutor, block: CodeBlock, result: ExecutionResult, redact: RedactResult | None
     ) -> None:
         """Add a block to the journal.
 

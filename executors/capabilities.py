@@ -11,13 +11,7 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.result import ExecutionResult
 from codeact_sandbox.host.chunks import OutputChunk
-from codeact_sandbox.protocols import (
-    HasSandboxFacts,
-    ObservedExecutor,
-    SessionSandbox,
-    ToolSandbox,
-    implements,
-)
+from codeact_sandbox.protocols import HasSandboxFacts, ObservedExecutor, SessionSandbox, ToolSandbox, implements
 from codeact_sandbox.types.run_context import RunContext
 
 

@@ -8,11 +8,7 @@ from typing import Any, ClassVar, Self
 
 from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    SelectSpeakerEvent,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, SelectSpeakerEvent
 from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
 from autogen_codeact.teams.config import TeamConfig, load_part, load_participants

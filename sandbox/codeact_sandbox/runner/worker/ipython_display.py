@@ -140,10 +140,7 @@ def get_ipython():
     """Return None: no shell of IPython runs."""
 
 
-_DISPLAY = {
-    **_CLASSES,
-    **{name: getattr(display, name) for name in FUNCTIONS},
-}
+_DISPLAY = {**_CLASSES, **{name: getattr(display, name) for name in FUNCTIONS}}
 _CONTENT = {
     "IPython": {"get_ipython": get_ipython, "version_info": (0, 0, 0), "__version__": "0.0.0"},
     "IPython.core": {},
