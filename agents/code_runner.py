@@ -233,7 +233,6 @@ class CodeRunner:
             return self.broken(error, end.answer)
 
     def broken(self, error: SandboxError, answer: Answer | Transfer | None = None) -> RunEnded:
-        """Return how code ended whose sandbox broke."""
         result = broken(error, session=self.in_session)
         notes = not_handed_over(self._options.handoffs, error.tool_calls)
         return RunEnded(_with_notes(result, *notes), error, answer)

@@ -118,7 +118,6 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             raise ValueError("previous_speaker is not a participant.")
 
     def start(self, names: Sequence[str]) -> SelectorPosition:
-        """Return the position before anybody has spoken."""
         return SelectorPosition()
 
     async def next(self, position: SelectorPosition, conversation: Conversation) -> list[str]:

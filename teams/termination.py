@@ -65,7 +65,6 @@ class FinalWordTermination(TerminationCondition, Component[FinalWordTerminationC
         return None
 
     async def reset(self) -> None:
-        """Wait for the word again."""
         self._terminated = False
 
     def _counts(self, message: BaseAgentEvent | BaseChatMessage) -> bool:

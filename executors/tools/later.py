@@ -40,7 +40,6 @@ class Later(ToolPolicy, Component[PolicyConfig]):
     component_provider_override = "autogen_codeact.executors.Later"
 
     async def __call__(self, request: ToolApprovalRequest | ApprovalRequest) -> Any:
-        """Return the answer, if there is one."""
         if (asks := ASKS.get()) is None:
             raise RuntimeError(NO_LOG)
         if isinstance(request, ToolApprovalRequest):

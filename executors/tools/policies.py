@@ -39,14 +39,7 @@ class ToolPolicy(ABC, ComponentBase[BaseModel]):
 
     @abstractmethod
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Decide whether a call may be made.
-
-        Args:
-            request: The call.
-
-        Returns:
-            The decision; the calling code gets the reason for a refusal.
-        """
+        """Decide whether a call may be made."""
 
 
 class PolicyConfig(BaseModel):
@@ -80,7 +73,6 @@ class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
         self.otherwise = otherwise
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Allow a tool on the list."""
         if any(fnmatchcase(request.name, pattern) for pattern in self.names):
             return ToolApproval(True)
         if self.otherwise is not None:
@@ -191,7 +183,6 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
         self.timeout = timeout
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Ask the model."""
         too_long = ToolApproval(False, "the arguments are too long for the model that approves to judge them")
         if least_size(request.arguments, MAX_QUESTION_CHARS) > MAX_QUESTION_CHARS:
             return too_long  # before the event loop is kept busy with them

@@ -22,7 +22,6 @@ _libc.prctl.argtypes = (ctypes.c_int,) + 4 * (ctypes.c_ulong,)
 
 
 def prctl(option, value):
-    """Call prctl(2) with one number."""
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(%d) failed" % option)
 
@@ -169,12 +168,10 @@ def resident_bytes(pid="self"):
 
 
 def list_pids():
-    """Return all processes of this PID namespace."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def parents():
-    """Return the parent of each living process."""
     return _read_parents()[0]
 
 
@@ -217,7 +214,6 @@ def allow_all_processors(pids):
 
 
 def signal_name(number):
-    """Return the name of a signal."""
     return signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
 
 

@@ -66,7 +66,6 @@ class Block:
     # From the request to the worker
 
     def start(self):
-        """Choose a worker, and send it the request."""
         raise NotImplementedError
 
     def send_request(self, state_file=None):
@@ -97,7 +96,6 @@ class Block:
             self.on_worker_exit()
 
     def open_captures(self):
-        """Open the pipes for its output."""
         config = self.supervisor.config
         kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
         return [
@@ -181,7 +179,6 @@ class Block:
     # From the worker
 
     def on_frame(self, kind, ident, message):
-        """Handle a frame of the worker."""
         if kind == wire.BLOCK_DONE and ident == self.token and self.report is None:
             self.report = block_report.check(message)
         elif kind == wire.CODE_NOT_SAVED and ident == self.token:
@@ -221,7 +218,6 @@ class Block:
         self.supervisor.loop.call_later(KILL_CHECK_S, self.on_worker_exit)
 
     def kill_processes(self):
-        """Kill what belongs to this block."""
         raise NotImplementedError
 
     def root_pids(self, parent_of):
@@ -307,7 +303,6 @@ class Block:
         self.leave()
 
     def leave(self):
-        """Let others take its place."""
         self.scheduler.finished(self)
         if self.supervisor.session is not None:
             # Also after a shell: it may have begun before the last Python block's successor was prepared.

@@ -248,7 +248,6 @@ class Upload:
             raise
 
     def write(self, data):
-        """Append bytes."""
         view = memoryview(data)
         while view:
             view = view[os.write(self.fd, view) :]
@@ -263,7 +262,6 @@ class Upload:
         return info
 
     def abandon(self):
-        """Remove what has been received."""
         try:
             os.unlink(self.temporary, dir_fd=self.folder)
         except OSError:

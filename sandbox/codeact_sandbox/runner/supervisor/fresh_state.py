@@ -143,7 +143,6 @@ class Place:
                 until = time.monotonic() + SLICE_S
 
     def fill(self):
-        """Put back what was there, and its attributes."""
         for name, (info, content) in self._entries.items():
             self._put_back(os.path.join(self.path, name), info, content)
         for name in reversed(list(self._entries)):

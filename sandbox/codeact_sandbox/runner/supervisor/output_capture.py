@@ -69,7 +69,6 @@ class OutputCapture:
         return self._buffer[: os.readv(self.fd, [self._buffer])]
 
     def waiting(self):
-        """Return how many bytes are in the pipe."""
         count = array.array("i", [0])
         fcntl.ioctl(self.fd, termios.FIONREAD, count)
         return count[0]
@@ -104,7 +103,6 @@ class OutputCapture:
         return bytes(self._tail), self.dropped
 
     def keep(self, data):
-        """Add bytes to the output."""
         self.received += len(data)
         if self._head_room:
             head, data = data[: self._head_room], data[self._head_room :]
@@ -156,7 +154,6 @@ class OutputReader:
             self.start(capture)
 
     def resume(self, capture):
-        """Go on reading a pipe after a pause."""
         if capture.paused:
             capture.paused = False
             self._watch(capture)
@@ -172,7 +169,6 @@ class OutputReader:
             self._close(capture)
 
     def forget(self):
-        """Close the pipes of ended blocks."""
         while self._drained:
             self._close(self._drained.popleft())
 

@@ -24,7 +24,6 @@ class ProcessConnection:
         self.undelivered = False
 
     def connect(self, sock, pid=None):
-        """Set the socket."""
         self._sock, self._pid = sock, pid
         wire.report_senders(sock)
         sock.setblocking(False)
@@ -69,7 +68,6 @@ class ProcessConnection:
         self.close()
 
     def close(self):
-        """Close the connection."""
         if not self.closed:
             self.closed = True
             self.undelivered = self.undelivered or bool(self._outbox.chunks)

@@ -79,7 +79,6 @@ class Proxy:
         self.listen()
 
     def send(self, ident, op, data=b"", **more):
-        """Send the host a message about a channel."""
         self.supervisor.send(wire.CHANNEL, ident, dict(more, op=op), data)
 
     def on_message(self, ident, message, data):
@@ -104,12 +103,10 @@ class Proxy:
         self._stalled.append(channel)
 
     def resume(self):
-        """Let all stalled channels continue."""
         while self._stalled:
             self._stalled.popleft().resume()
 
     def remove(self, channel):
-        """Remove a channel that has ended."""
         del self._channels[channel.ident]
         self.send(channel.ident, "close")
         self.listen()
@@ -213,17 +210,14 @@ class Channel:
             self.proxy.send(self.ident, "data", data)
 
     def resume(self):
-        """Continue reading."""
         self._stalled = False
         self._update_events()
 
     def add_credit(self, count):
-        """Let the channel send more bytes."""
         self._credit += count
         self._update_events()
 
     def write(self, data):
-        """Write bytes of the host to the connection."""
         self._held += len(data)
         if self._held > self.proxy.window:
             raise wire.ProtocolError("channel %d was sent more than it has room for" % self.ident)
@@ -266,7 +260,6 @@ class Channel:
             self.drop()
 
     def drop(self):
-        """Close it and notify the host."""
         if not self.ended:
             self.ended = True
             self._loop.set_events(self._sock, self._events, 0, self._on_ready)

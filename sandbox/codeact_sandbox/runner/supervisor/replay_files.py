@@ -14,7 +14,6 @@ CACHES_S = 1.0
 
 
 def handle(workspace, request):
-    """Answer one request of the host."""
     if request["op"] == "empty":
         return remove_temporary_files()
     if request["op"] == "forget":

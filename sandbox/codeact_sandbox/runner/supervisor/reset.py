@@ -27,7 +27,6 @@ class Reset:
         self._steps = self._run()
 
     def step(self):
-        """Take the next step."""
         try:
             pause = next(self._steps)
         except StopIteration as end:

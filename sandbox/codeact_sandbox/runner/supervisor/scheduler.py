@@ -50,11 +50,9 @@ class Scheduler:
             self._preloaded_files = set(os.listdir(ipc.POSIX_MEMORY))
 
     def note_request(self):
-        """Find out whether requests come without a pause."""
         self._back_to_back = time.monotonic() - self._last_end < BACK_TO_BACK_S
 
     def submit(self, block):
-        """Run a block as soon as possible."""
         self.note_request()
         self._queue.append(block)
         self.start_next()

@@ -56,7 +56,6 @@ class SessionBlock(block.Block):
             self._complete()
 
     def _complete(self):
-        """Finish a block that has reported its end."""
         self.completed = True
         fits = self.session.environment.interpreter_ended(self.report)
         if self.report["late"]:

@@ -111,7 +111,6 @@ class Supervisor:
             self.fatal(str(error))
 
     def _dispatch(self, kind, ident, payload):
-        """Handle one frame of the host."""
         if kind == wire.TOOL_ANSWER:
             self._answer_call(ident, payload)
             return
@@ -197,7 +196,6 @@ class Supervisor:
         self._block_count = 0
 
     def begin(self):
-        """Prepare the first block."""
         self.scheduler.keep_preloaded_files()
         if self.session is not None:
             self.session.start()
@@ -266,7 +264,6 @@ def describe(config):
 
 
 def main(configuration, path):
-    """Start the supervisor; called by the boot code."""
     system.prctl(system.PR_SET_DUMPABLE, 0)
     os.closerange(3, MAX_INHERITED_FDS)  # left open by the program that has started the sandbox
     kind, _, payload = configuration

@@ -34,7 +34,6 @@ class WorkerProcess:
             system.send_signal(self.pid, signal.SIGCONT)
 
     def exited(self, status, failure=None):
-        """Set how it ended, once."""
         if self.status is None:
             self.status, self.failure = status, failure
             # Its end can be known before its last frames have been read.
@@ -68,7 +67,6 @@ class WorkerProcesses:
     # The zygote
 
     def start_zygote(self):
-        """Fork the zygote."""
         ours, theirs = socket.socketpair()
         wire.report_senders(ours)  # it may send before this process runs again
         if self._zygote_home is not None:
@@ -211,7 +209,6 @@ class WorkerProcesses:
         return not (self._requested or self._by_pid or set(system.list_pids()) - spared)
 
     def has_tools(self):
-        """Return whether workers know host tools."""
         return bool(self._config.get("tools") or self._added_tools)
 
     def has_forked(self):

@@ -84,7 +84,6 @@ class Cells:
     # From the text to code
 
     def compile(self, code, filename):
-        """Compile a cell."""
         if not cell_text.is_command(code, self.namespace, vars(builtins)):
             try:
                 return _compiled(ast.parse(code, filename), code, filename)

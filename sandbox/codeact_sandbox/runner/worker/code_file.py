@@ -49,7 +49,6 @@ def show_lines(name, data):
 
 
 def hide_lines(name):
-    """Undo `show_lines`."""
     if isinstance(linecache.cache, dict):
         linecache.cache.pop(name, None)
 

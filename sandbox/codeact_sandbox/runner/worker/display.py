@@ -51,7 +51,6 @@ class DisplayHandle:
         display(thing, display_id=self.display_id, **options)
 
     def update(self, thing, **options):
-        """Replace what is shown under this name."""
         display(thing, display_id=self.display_id, update=True, **options)
 
 

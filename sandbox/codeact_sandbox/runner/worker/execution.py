@@ -27,12 +27,10 @@ class Outcome:
         self.error = error
 
     def message(self):
-        """Return it as the message of a report."""
         return {"exit_code": self.exit_code, "value": self.value, "plain": self.plain, "error": self.error}
 
 
 def new_main():
-    """Make a new `__main__` module, and register it."""
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
@@ -51,7 +49,6 @@ def public_trace(error):
 
 
 def run_script(code, filename, namespace):
-    """Run code as `python file` would."""
     return run_guarded(filename, lambda: _run_all(code, filename, namespace))
 
 
@@ -60,7 +57,6 @@ def _run_all(code, filename, namespace):
 
 
 def run_guarded(filename, run):
-    """Run code; whatever it raises is its outcome."""
     outcome = _run_to_end(filename, run)
     if figures.Settings.pending:
         # An error in it is printed; the code itself has ended before.

@@ -16,7 +16,6 @@ class CheckpointProcesses:
         self._pids = set()
 
     def add(self, pid):
-        """Add a checkpoint."""
         self._pids.add(pid)
 
     def reap(self):

@@ -22,7 +22,6 @@ def replace(get_ipython):
     ask.__name__ = ask.__qualname__ = "input"
 
     def public():
-        """Return the shell of this session."""
         return get_ipython()
 
     public.__name__ = public.__qualname__ = "get_ipython"

@@ -58,7 +58,6 @@ class ScriptInterpreter:
         wire.unpack(wire.pack(wire.BLOCK_DONE, 0, outcome.message())[wire.HEADER.size :])
 
     def run(self, code, path, tool_sources):
-        """Run a script."""
         sys.argv = [path]
         # Not earlier: the zygote must not import anything from the workspace.
         sys.path.insert(0, os.path.dirname(path))
@@ -109,7 +108,6 @@ class SessionInterpreter:
         self._start_state = (_cwd(), _environment())
 
     def run(self, code, request, on_not_saved):
-        """Run a block."""
         self._modules_checked = False
         try:
             if request["path"] and not code_file.save(request["path"], code):
@@ -134,7 +132,6 @@ class SessionInterpreter:
         vars(builtins).update(self._builtins)
 
     def restore_modules(self):
-        """Restore modules that a block has removed."""
         if self._modules_checked:
             return
         self._modules_checked = True
@@ -143,7 +140,6 @@ class SessionInterpreter:
                 sys.modules[name] = module
 
     def end(self):
-        """End a block."""
         stdio.flush()
         _drop_readline_handler()
         fields = {"late": self.streams.end()}
@@ -180,7 +176,6 @@ def change_directory(folder):
 
 
 def set_variables(request):
-    """Set and remove the variables of a request."""
     for name, value in request["environment"].items():
         os.environ[name] = value
     for name in request["unset"]:

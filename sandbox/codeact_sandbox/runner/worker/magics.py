@@ -18,7 +18,6 @@ class UsageError(Exception):
 
 
 def enable_matplotlib():
-    """Let figures be shown without a window."""
     matplotlib = importlib.import_module("matplotlib")
     if matplotlib.rcParams["backend"] != figures.NAME:
         matplotlib.use(figures.NAME)
@@ -27,7 +26,6 @@ def enable_matplotlib():
 
 
 def run_pip(line):
-    """Run pip for the interpreter of the session."""
     commands.run("%s -m pip %s" % (shlex.quote(sys.executable), line))
 
 
@@ -72,11 +70,9 @@ class Magics:
         return sorted(("%" if kind == "line" else "%%") + name for kind, _, name in found) + scripts
 
     def line_pwd(self, _line):
-        """Return the current directory."""
         return os.getcwd()
 
     def line_cd(self, line):
-        """Change the current directory, and print it."""
         folder = os.path.expanduser(line.strip().strip("'\"") or "~")
         if folder == "-":
             folder = os.environ.get("OLDPWD", ".")
@@ -85,7 +81,6 @@ class Magics:
         print(os.getcwd())
 
     def line_ls(self, line):
-        """List files."""
         commands.run("ls " + line)
 
     def line_env(self, line):
@@ -103,19 +98,15 @@ class Magics:
         return None
 
     def line_pip(self, line):
-        """Run pip."""
         run_pip(line)
 
     def line_matplotlib(self, _line):
-        """Show figures without a window."""
         enable_matplotlib()
 
     def line_time(self, line):
-        """Time an expression or a statement."""
         return self._time(line)
 
     def cell_time(self, _line, cell):
-        """Time a cell."""
         return self._time(cell)
 
     def _time(self, code):
@@ -130,7 +121,6 @@ class Magics:
             print("Wall time: %s" % _seconds(time.perf_counter() - began))
 
     def line_timeit(self, line):
-        """Time a statement that is run many times."""
         self._timeit(line, "pass")
 
     def cell_timeit(self, line, cell):

@@ -15,12 +15,10 @@ class Lines(list):  # type: ignore[type-arg]
 
     @property
     def n(self):
-        """The lines, joined by line breaks."""
         return "\n".join(self)
 
     @property
     def s(self):
-        """The lines, joined by spaces."""
         return " ".join(self)
 
 
@@ -33,11 +31,9 @@ class SmallShell:
         self.public = ZMQLikeSmallShell(cells)
 
     def load(self):
-        """Return this shell."""
         return self
 
     def translate(self, text):
-        """Translate a cell to Python."""
         first = "".join(text.split(None, 1)[:1])
         is_command = "\n" not in text.strip() and hasattr(self.public.magics, "line_" + first)
         return cell_text.translate("%" + text.lstrip() if is_command else text)
@@ -61,11 +57,9 @@ class ZMQLikeSmallShell:
 
     @property
     def user_ns(self):
-        """The cells' variables."""
         return self._cells.namespace
 
     def run_line_magic(self, name, line):
-        """Run a line magic."""
         if name in ("pinfo", "pinfo2"):
             return self._describe(line, source=name == "pinfo2")
         function = getattr(self.magics, "line_" + name, None)
@@ -76,7 +70,6 @@ class ZMQLikeSmallShell:
         return function(line)
 
     def run_cell_magic(self, name, line, cell):
-        """Run a cell magic."""
         if name in magics.SCRIPTS:
             return magics.script_magic(name)(commands.expand(line, self._visible()), cell)
         function = getattr(self.magics, "cell_" + name, None)
@@ -85,11 +78,9 @@ class ZMQLikeSmallShell:
         return function(line, cell)
 
     def system(self, command):
-        """Run a command line."""
         self.user_ns["_exit_code"] = commands.run(commands.expand(command, self._visible()))
 
     def getoutput(self, command):
-        """Run a command line."""
         text, self.user_ns["_exit_code"] = commands.output(commands.expand(command, self._visible()))
         return Lines(text.splitlines())
 

@@ -152,7 +152,6 @@ def _type_of(text):
 
 
 def _plain(value):
-    """Make a value into what JSON can hold."""
     if value is None or type(value) in (str, int, float, bool):
         return value
     for kinds, make in _PLAIN:
@@ -288,7 +287,6 @@ def _file_of(value):
 
 
 def _unpacked(kind, value):
-    """Return a result of a kind."""
     if value is None:
         return None
     if value["codeact"] == "value":

@@ -29,9 +29,6 @@ def make_immortal():
     """Make the objects immortal that exist now and that the garbage collector knows, with what they refer to.
 
     A forked process writes to most of these in any case: modules, functions, their code and their names.
-
-    Returns:
-        How many there are.
     """
     if not is_possible():
         return 0
