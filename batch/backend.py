@@ -30,19 +30,10 @@ class Backend(Protocol):
     """Runs attempts."""
 
     async def start(self, context: BatchContext) -> None:
-        """Prepare for attempts.
-
-        Raises:
-            Exception: It can't; `stop` is called after that, too.
-        """
+        """Prepare for attempts."""
 
     async def run(self, work: AttemptWork) -> Row:
-        """Run one attempt; several run at the same time. Its log is in `work.log` when this ends, however it ends.
-
-        Raises:
-            AttemptError: It has failed.
-            BatchBudgetError: The budget is used up.
-        """
+        """Run one attempt; several run at the same time. Its log is in `work.log` when this ends, however it ends."""
 
     async def stop(self) -> None:
         """End everything, also what runs; repeated calls are harmless."""

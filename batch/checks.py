@@ -22,17 +22,7 @@ LONG_ANSWER = 20_000
 
 
 async def check_answer(task: Task, answer: str, sandboxes: Any) -> list[CheckResult]:
-    """Check the answer of a task.
-
-    Args:
-        sandboxes: Makes the sandbox for a check that runs code.
-
-    Returns:
-        What the check says; nothing if the task has none.
-
-    Raises:
-        SandboxUnavailable: There is no sandbox; another attempt may find one.
-    """
+    """Check the answer of a task."""
     check = check_of(task)
     if check is None:
         return []

@@ -40,13 +40,7 @@ class UnusableAgentError(TypeError):
 
 @dataclass(eq=False)
 class AttemptError(Exception):
-    """An attempt has failed. It can be sent to another process.
-
-    Args:
-        unusable_log: Whether the run log can't be continued, so that the next attempt needs a new one.
-        usage: `steps`, `model_calls`, `prompt_tokens` and `completion_tokens` up to now.
-        retry_after: Seconds that the other side wants to pass before the next attempt.
-    """
+    """An attempt has failed. It can be sent to another process."""
 
     error_class: str
     error: str

@@ -47,17 +47,7 @@ class BatchCounts:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An attempt has failed.
-
-    Args:
-        id: The task.
-        repeat: Which repetition.
-        attempt: Which attempt.
-        error_class: Class of the error.
-        error: Its message.
-        retry_in: Seconds until the next attempt; None if there is none.
-        engine: Where it ran, if there are several engines or nodes.
-    """
+    """An attempt has failed."""
 
     id: str
     repeat: int

@@ -28,19 +28,7 @@ MAX_REASON = 500
 
 
 async def read_tasks(source: Tasks) -> AsyncGenerator[Task | BadTask, None]:
-    """Yield the tasks of a source as they are needed.
-
-    Args:
-        source: Path of a JSONL or CSV file, or an (async) iterable of tasks, objects or texts. A text is a task with its number
-            as id.
-
-    Yields:
-        A `Task`, or a `BadTask` for each one that can't be used. All ids differ: the second task with an id is bad.
-
-    Raises:
-        BatchTasksError: There are none, or they can't be read at all.
-        TypeError: The source is none of these.
-    """
+    """Yield the tasks of a source as they are needed."""
     if isinstance(source, Task | BadTask | Mapping | bytes):
         raise TypeError(f"tasks has to be a path or an iterable of tasks, not one {type(source).__name__}.")
     empty = True

@@ -23,13 +23,7 @@ AGAIN = ("failed", "waiting")
 
 
 class CheckResult(BaseModel):
-    """What a check says.
-
-    Args:
-        kind: The kind of the check.
-        passed: Whether the answer is right; None if the check itself failed.
-        detail: Why not, or what failed.
-    """
+    """What a check says."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -39,15 +33,7 @@ class CheckResult(BaseModel):
 
 
 class AttemptRecord(BaseModel):
-    """An earlier attempt at a task, which failed.
-
-    Args:
-        started: When it began, UTC.
-        seconds: How long it took.
-        error_class: Class of the error.
-        error: Its message.
-        engine: Where it ran: the address of a Docker engine or the name of a Ray node, if there are several.
-    """
+    """An earlier attempt at a task, which failed."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,35 +45,7 @@ class AttemptRecord(BaseModel):
 
 
 class Row(BaseModel):
-    """How one task has ended.
-
-    Args:
-        id: The task.
-        repeat: Which repetition, from 1.
-        outcome: "completed": there is an answer. "stopped": the agent ended without one, for example at its last step; `error`
-            says why. "waiting": its run waits for an approval, `error` has the question; the next command goes on after the
-            answer. "failed": an error ended it, in `error_class` and `error`. "invalid": the task itself can't be used.
-        answer: The text of the last message, up to 1 MiB; then it says at its end how much is left out.
-        passed: Whether all checks passed; None without a check, without an answer, or if a check failed to run.
-        checks: The checks.
-        steps: How many times code ran.
-        model_calls: How many times a model was asked.
-        prompt_tokens: Tokens that the models read.
-        completion_tokens: Tokens that the models wrote.
-        cost: In the currency of the prices that were given; None without prices.
-        seconds: From the start of the last attempt to its end, checks included.
-        error_class: Class of the error.
-        error: Its message, up to 4,000 characters.
-        attempts: How often the task was begun.
-        failures: The attempts that failed before this one, at most the last 100.
-        resumed: How often it was continued from its run log.
-        run: Identifier of its run, or None if it never began.
-        log: Folder of the run's log, relative to the batch's folder.
-        log_problem: Why the log ends before the run did, such as a full disk; None for a whole log.
-        engine: Where it ran, if there are several engines or nodes.
-        started: When the last attempt began, UTC.
-        metadata: That of the task.
-    """
+    """How one task has ended; docs/batch.md describes the fields."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -158,11 +158,7 @@ def _summary_of(results: Results) -> Summary:
 
 
 def write_summary(folder: Path | str) -> Summary:
-    """Write `summary.json` into the folder of a batch. It blocks while the rows are read.
-
-    Returns:
-        The summary.
-    """
+    """Write `summary.json` into the folder of a batch. It blocks while the rows are read."""
     summary = summarize(folder)
     path = Path(folder) / SUMMARY
     try:

@@ -57,9 +57,6 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
 
     The process starts at the first request, is shared by all clients of this program that use the same file and context, and ends
     with this program. If it has ended, the next request starts it again.
-
-    Args:
-        config: Which model, and its limits.
     """
 
     component_config_schema = LocalModelConfig
@@ -79,10 +76,6 @@ class LocalModelClient(Component[LocalModelConfig], ModelMiddleware):
         """Yield the answer to a call.
 
         Each call has a connection of its own and is streamed: the server sees at once that it is closed, and stops generating.
-
-        Raises:
-            LocalModelError: The model can't be fetched or loaded.
-            ConnectionError: Its process has ended. The next call starts it again.
         """
         address = await _threads.run(self._address)
         options = {"include_usage": True} | call.options

@@ -36,12 +36,7 @@ class Address:
 
 
 class ModelServer:
-    """A server of one model.
-
-    Args:
-        path: The GGUF file.
-        context: Tokens of a request and its answer.
-    """
+    """A server of one model."""
 
     def __init__(self, path: Path, context: int) -> None:
         self.path = path
@@ -58,14 +53,7 @@ class ModelServer:
         return process.pid if process is not None and process.poll() is None else None
 
     def address(self, tell: Callable[[str], None]) -> Address:
-        """Return where the server listens; start it if it does not run. This blocks.
-
-        Args:
-            tell: Receives a line if loading takes long.
-
-        Raises:
-            LocalModelError: The model can't be loaded.
-        """
+        """Return where the server listens; start it if it does not run. This blocks."""
         with self._lock:
             if self.pid is None:
                 self._start(tell)

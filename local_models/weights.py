@@ -49,14 +49,7 @@ def is_fetched() -> bool:
 
 
 def fetched_weights(tell: Callable[[str], None]) -> Path:
-    """Return the file with the weights; fetch it if it is missing or damaged. This blocks.
-
-    Args:
-        tell: Receives a line for the user before something is fetched.
-
-    Raises:
-        LocalModelError: It can't be fetched.
-    """
+    """Return the file with the weights; fetch it if it is missing or damaged. This blocks."""
     path = cache_folder() / FILE
     try:
         if _is_whole(path):

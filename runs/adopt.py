@@ -13,13 +13,7 @@ from autogen_codeact.runs.writer import MAX_LINE, lock
 
 
 def adopt_run(path: Path) -> None:
-    """Write new codes into the log of a run, so that it counts as made by this user on this machine.
-
-    Raises:
-        RunError: There is no run, its log is damaged, or there is no place for this user's key.
-        LogLocked: The run is still going on.
-        OSError: The log can't be written.
-    """
+    """Write new codes into the log of a run, so that it counts as made by this user on this machine."""
     folder = load_run(path).folder
     chain = user_chain(make=True)
     if chain is None:

@@ -26,14 +26,7 @@ class RecordedError(Exception):
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """An answer of a model.
-
-    Args:
-        request: Hash of the last message of the request, without the note.
-        result: The answer, or None.
-        error: Why there is none.
-        note: What the model was told then about the resumed run, or None.
-    """
+    """An answer of a model."""
 
     request: str
     result: CreateResult | None
@@ -43,13 +36,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class StepResult:
-    """How code ended.
-
-    Args:
-        result: Its result; None if it raised an exception.
-        error: The exception that it raised, or how its sandbox broke.
-        unknown: Whether the process ended while it ran.
-    """
+    """How code ended."""
 
     number: int
     blocks: list[CodeText]
@@ -67,11 +54,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """The result of a tool call that the model of an `AssistantAgent` made.
-
-    Args:
-        record: Its result; None if the process ended during the call.
-    """
+    """The result of a tool call that the model of an `AssistantAgent` made."""
 
     name: str
     arguments: dict[str, Any]

@@ -29,14 +29,7 @@ PACKAGES = ("autogen-codeact", "autogen-agentchat", "autogen-core")
 
 
 def agent_keys(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, ChatAgent]]:
-    """Return the agents of a run with the names that they have in its log.
-
-    Args:
-        agent_or_team: An agent, or a team with nested teams.
-
-    Returns:
-        Names and agents; where several agents have the same name, the second is called `name#2`.
-    """
+    """Return the agents of a run with the names that they have in its log."""
     seen = Counter[str]()
     keys = []
     for agent in agents_of(agent_or_team):
@@ -118,11 +111,7 @@ def remove_secrets(value: Any, at: str, removed: list[str]) -> None:
 
 
 def secrets_of(agent_or_team: ChatAgent | BaseTeam, dumped: Dumped | None = None) -> set[str]:
-    """Return the secrets of the models of an agent or a team, and those in environment variables.
-
-    Args:
-        dumped: What `dump` returns for it, with its secrets. Default: it is dumped.
-    """
+    """Return the secrets of the models of an agent or a team, and those in environment variables."""
     configurations: list[object] = [dump(agent_or_team) if dumped is None else dumped]
     for client in map(innermost, models_of(agent_or_team)):
         configurations.append({name: value for name, value in vars(client).items() if isinstance(value, dict)})

@@ -30,13 +30,7 @@ _MAX_SHOWN = 2_000
 
 
 class Answer(BaseModel):
-    """The answer of a person.
-
-    Args:
-        question: Name of the question.
-        sha256: That of the question.
-        reason: Why not; empty for none.
-    """
+    """The answer of a person."""
 
     question: str
     sha256: str
@@ -172,11 +166,7 @@ def _answered(answer: Answer | None) -> AlreadyAnsweredError:
 
 
 def read_answers(path: Path, questions: Sequence[Question]) -> None:
-    """Read the answers to open questions.
-
-    Raises:
-        RunFileError: An answer is damaged, is not to this question, or was not given by this user.
-    """
+    """Read the answers to open questions."""
     for each in questions:
         if each.answer is None:
             each.answer = _read(path, each.asked.question, each.asked.sha256)

@@ -28,9 +28,7 @@ def atomic_text_file(target: Path) -> Iterator[TextIO]:
 def atomic_binary_file(target: Path, *, private: bool = False, sync: bool = False) -> Iterator[BinaryIO]:
     """Open a new binary file, which replaces `target` at the end of the block; after an exception `target` is unchanged.
 
-    Args:
-        private: Whether only this user may read it. Default: those whom the umask lets.
-        sync: Whether it is on the disk before it takes its place, so that it is complete after a loss of power, too. Default: no.
+    `private`: only this user may read it. `sync`: it is on the disk first, so that it is complete after a loss of power, too.
     """
     descriptor, part = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=PART, dir=target.parent)
     try:

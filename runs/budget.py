@@ -27,20 +27,12 @@ class TooLargeError(RunFileError):
 
 @dataclass
 class Budget:
-    """Memory that values may still take.
-
-    Args:
-        left: Bytes.
-    """
+    """Memory that values may still take."""
 
     left: int = MAX_EVENT
 
     def check(self, cost: int, what: str) -> None:
-        """Check that there is enough for something.
-
-        Args:
-            cost: Bytes.
-        """
+        """Check that there is enough for something."""
         if cost > self.left:
             raise TooLargeError(f"{what} would take too much memory: {self.left:,} bytes are left for it")
 
@@ -51,20 +43,12 @@ class Budget:
 
 
 def text_cost(data: bytes) -> int:
-    """Return the bytes that a text takes in memory, or as JSON.
-
-    Args:
-        data: The text as UTF-8.
-    """
+    """Return the bytes that a text takes in memory, or as JSON."""
     return _width(data) * len(data) + 5 * (len(data) - len(data.translate(None, _CONTROLS)))
 
 
 def json_cost(data: bytes, limit: int) -> int:
-    """Return the bytes that a JSON text takes as objects of Python, at most; a small text can take 30 times its size.
-
-    Args:
-        limit: Bytes beyond which the rest of the text does not matter.
-    """
+    """Return the bytes that a JSON text takes as objects, at most: up to 30 times its size. It ends above `limit`."""
     cost, at = 0 if data.isascii() else 2 * len(data), 0
     inside, begun, widest = 0, 0, 1  # of a string that has begun in an earlier piece
     while at < len(data) and cost <= limit:

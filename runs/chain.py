@@ -39,11 +39,7 @@ class Chain:
         self.mac, self.broken = self._code(b"codeact run log, inode %d" % os.fstat(log).st_ino), False
 
     def signed(self, line: bytes) -> bytes:
-        """Return the next line with its code as the last field.
-
-        Args:
-            line: A JSON object, without a line end.
-        """
+        """Return the next line with its code as the last field."""
         self.mac = self._code(self.mac + line)
         return line[:-1] + _BEFORE + self.mac + _AFTER
 
@@ -61,11 +57,7 @@ def unsigned(line: bytes) -> bytes:
 
 
 def user_chain(*, make: bool = False) -> Chain | None:
-    """Return a chain with the key of this user, which no other user can read; None if there is none.
-
-    Args:
-        make: Whether a key is made if there is none. Default: no.
-    """
+    """Return a chain with the key of this user, which no other user can read; None if there is none."""
     try:
         path = state_folder() / "run.key"
         if make and not path.exists():

@@ -36,13 +36,7 @@ class NothingToUndo(Exception):
 
 @dataclass(frozen=True)
 class Undone:
-    """What was undone.
-
-    Args:
-        task: The message of the turn; None for a reset.
-        blocks: Blocks that ran again, to put the session back.
-        notes: How the session differs from what it was before the turn; the models are told, too.
-    """
+    """What was undone."""
 
     task: list[BaseChatMessage] | None
     blocks: int = 0

@@ -12,14 +12,7 @@ MAX_CHANGED_LINES = 400
 def differing_lines(
     before: Sequence[str], after: Sequence[str], name: str = "", *, context: int = 3
 ) -> list[str] | None:
-    """Return the lines of a unified diff.
-
-    Args:
-        context: Number of lines around a change that are the same.
-
-    Returns:
-        The lines, none if nothing differs; None if too much differs to be compared.
-    """
+    """Return the lines of a unified diff."""
     start = _same_at_start(before, after)
     end = _same_at_start(before[start:][::-1], after[start:][::-1])
     if min(len(before), len(after)) - start - end > MAX_CHANGED_LINES:

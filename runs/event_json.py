@@ -26,11 +26,7 @@ _WITH_FIELDS = BaseModel, ErrorInfo, NetworkConnection
 
 
 def small_json(value: Any) -> bytes | None:
-    """Return a small value as JSON, or None if it may be large.
-
-    Args:
-        value: JSON values, models, and iterables of them.
-    """
+    """Return a small value as JSON, or None if it may be large."""
     left, todo = PIECE, [value]
     while todo and left >= 0:
         item = todo.pop()
@@ -58,11 +54,7 @@ class EventWriter:
         self._moved: dict[str, StoredFile] = {}
 
     def line(self, fields: dict[str, Any]) -> bytes:
-        """Return the line of an event. If it is large, its large strings and values of calls are put into files, and fields too.
-
-        Args:
-            fields: Its fields; iterables in them must be ready to be read twice.
-        """
+        """Return the line of an event. If it is large, large strings, values of calls and fields are put into files."""
         pieces: list[bytes] = []
         size = 0
         for piece in self.pieces(fields):
@@ -86,11 +78,7 @@ class EventWriter:
         return b"{" + b",".join(_dumped(name) + b":" + text for name, text in written.items()) + b"}"
 
     def pieces(self, value: Any, at: str = "") -> Iterator[bytes]:
-        """Serialize a value piece by piece.
-
-        Args:
-            value: JSON values, models, and iterables of them.
-        """
+        """Serialize a value piece by piece."""
         if (text := small_json(value)) is not None:
             yield text
         elif isinstance(value, _WITH_FIELDS):

@@ -28,12 +28,7 @@ TOO_MANY = "the files of a run's folder may have {limit:,} bytes together"
 
 
 class FileStore:
-    """Stores contents in a run's folder. Its methods read and write files: call them in a thread.
-
-    Args:
-        max_file: Bytes of one file.
-        max_all: Bytes of all files together.
-    """
+    """Stores contents in a run's folder. Its methods read and write files: call them in a thread."""
 
     def __init__(
         self, folder: Path, clean: Callable[[bytes], bytes], max_file: int = MAX_FILE, max_all: int = MAX_ALL
@@ -48,11 +43,7 @@ class FileStore:
     def put(
         self, data: bytes, content: Literal["bytes", "text", "json"] = "bytes", *, clean: bool = True
     ) -> StoredFile:
-        """Store a content; it is on disk when this returns.
-
-        Args:
-            clean: Whether secrets are to be removed from it.
-        """
+        """Store a content; it is on disk when this returns."""
         if len(data) > self._max_file:
             return StoredFile(sha256=None, size=len(data), format=content, note=TOO_LARGE.format(limit=self._max_file))
         data = self._clean(data) if clean else data
@@ -112,18 +103,7 @@ def restore_large(
     *,
     shorten: bool = False,
 ) -> None:
-    """Put the parts of an event that are in files back into it.
-
-    Args:
-        value: The event as JSON values; it is changed.
-        stored: The files by JSON pointer, in the order of the log.
-        budget: The memory that they may take. Default: that of one event.
-        shorten: Whether a note takes the place of a text that is too large. Default: it is an error.
-
-    Raises:
-        ValueError: A pointer leads nowhere, or a content is not what it should be.
-        RunFileError: One can't be read, or they take too much memory.
-    """
+    """Put the parts of an event that are in files back into it."""
     budget = budget or Budget()
     for pointer in sorted(stored, key=lambda each: each.count("/")):
         keys = [_unescaped(key) for key in pointer.split("/")[1:]]

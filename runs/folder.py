@@ -56,11 +56,7 @@ def read_lines(file: BinaryIO, longest: int, *, after: Line | None = None) -> It
 
 
 class RunFolder:
-    """A run's folder.
-
-    Args:
-        path: The folder; it may itself be reached through a symbolic link.
-    """
+    """A run's folder."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -93,11 +89,7 @@ class RunFolder:
         return self._opened(EVENTS, "log")
 
     def read_file(self, file: StoredFile) -> bytes:
-        """Return a file that the log refers to.
-
-        Raises:
-            RunFileError: It was left out, is not in the folder, or is not the file that the log means.
-        """
+        """Return a file that the log refers to."""
         if file.sha256 is None:
             raise RunFileError(f"A file of {self.path} was left out: {file.note}.")
         name = f"{FILES}/{file.sha256}"
@@ -113,11 +105,7 @@ class RunFolder:
         return data
 
     def path_of(self, file: StoredFile | None) -> Path | None:
-        """Return the path of a file that the log refers to, or None if the folder does not have it.
-
-        Args:
-            file: What the log says about it. Its content is not read.
-        """
+        """Return the path of a file that the log refers to, or None if the folder does not have it."""
         if file is None or file.sha256 is None:
             return None
         folder = self.path / FILES

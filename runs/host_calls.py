@@ -17,12 +17,7 @@ from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 @dataclass(eq=False)
 class Step:
-    """A step of an agent that runs code.
-
-    Args:
-        number: Number of the step, as in `BlockStarted`.
-        calls: Number of calls to host tools that it has made so far.
-    """
+    """A step of an agent that runs code."""
 
     log: LogWriter
     agent: str

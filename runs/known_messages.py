@@ -38,11 +38,7 @@ class KnownMessages:
         return bool(self._by_source)
 
     def take(self, message: Mapping[str, Any]) -> bool:
-        """Return whether a message is in the log already, and remove it if so.
-
-        Args:
-            message: As it would be written into the log.
-        """
+        """Return whether a message is in the log already, and remove it if so."""
         source = str(message.get("source"))
         digests = self._by_source.get(source)
         if digests is None:

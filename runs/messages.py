@@ -18,11 +18,7 @@ Message = BaseAgentEvent | BaseChatMessage
 
 
 def dump_message(message: Message) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return a message as JSON values and, if it is a `StructuredMessage`, a description of its type.
-
-    Args:
-        message: The message; its own `dump` is used.
-    """
+    """Return a message as JSON values and, if it is a `StructuredMessage`, a description of its type."""
     dumped = {"type": type(message).__name__, **message.dump()}
     if not isinstance(message, StructuredMessage):
         return dumped, None

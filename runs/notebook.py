@@ -33,12 +33,7 @@ def markdown_cell(text: str) -> Cell:
 
 
 def code_cell(code: str, language: str, number: int | None, outputs: Sequence[Cell] = ()) -> Cell:
-    """Return a cell with code; code in other languages than Python begins with the magic that runs it.
-
-    Args:
-        number: Its execution count, or None if it has none.
-        outputs: What `outputs_of` returns.
-    """
+    """Return a cell with code; code in other languages than Python begins with the magic that runs it."""
     magic = {"python": "", "bash": "%%bash\n", "sh": "%%sh\n"}.get(language, f"%%script {printable(language)}\n")
     return {
         "cell_type": "code",
@@ -50,11 +45,7 @@ def code_cell(code: str, language: str, number: int | None, outputs: Sequence[Ce
 
 
 def outputs_of(result: Result, number: int) -> list[Cell]:
-    """Return a block's result as a notebook's outputs.
-
-    Args:
-        result: The result, with the data of its displays.
-    """
+    """Return a block's result as a notebook's outputs."""
     text = _clean(apply_carriage_returns(written_by_code(result)))
     text, failure = _split_failure(text, result)
     text, value = _split_value(text, result.value_repr)
@@ -116,11 +107,7 @@ def words_beside_code(text: str, codes: Collection[str]) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON that every program reads: numbers that are none in JSON, such as NaN, become null.
-
-    Args:
-        value: JSON values, as Python's `json` reads them.
-    """
+    """Return a value as JSON that every program reads: numbers that are none in JSON, such as NaN, become null."""
     try:
         return json.dumps(value, allow_nan=False)
     except ValueError:
@@ -133,11 +120,7 @@ def _clean(text: str) -> str:
 
 
 def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
-    """Write a notebook cell by cell, so that a long run is never held in memory.
-
-    Returns:
-        The number of cells.
-    """
+    """Write a notebook cell by cell, so that a long run is never held in memory."""
     count = 0
     file.write('{\n"cells": [')
     for count, cell in enumerate(_with_ids(cells), 1):

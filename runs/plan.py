@@ -173,11 +173,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def answered(plan: Plan, decisions: Mapping[str, bool | str]) -> Plan:
-    """Answer questions of a run, and return how it is resumed with the answers.
-
-    Raises:
-        RunError: A question has an answer, does not exist, or is not what was asked.
-    """
+    """Answer questions of a run, and return how it is resumed with the answers."""
     for each in plan.questions:
         # In a log that this user has not written, the text may be another one than what will be approved.
         if plan.chain is None and each.answer is None and digest(each.asked.tool, each.asked.text) != each.asked.sha256:
@@ -234,14 +230,7 @@ class _Reader:
         self._held = self._last_cost = 0
 
     def hold(self, cost: int) -> None:
-        """Note that an event takes memory until the next boundary.
-
-        Args:
-            cost: How much, in bytes.
-
-        Raises:
-            RunNotResumableError: All events together take too much.
-        """
+        """Note that an event takes memory until the next boundary."""
         self._last_cost = cost
         self._held += cost
         if self._held > MAX_HELD or len(self.plan.histories) > MAX_AGENTS:
@@ -284,11 +273,7 @@ class _Reader:
                 self._ended_or_not(event)
 
     def finish(self) -> None:
-        """Complete the plan.
-
-        Raises:
-            RunNotResumableError: The run can't be continued.
-        """
+        """Complete the plan."""
         run, finished = self.plan.run, self.plan.finished
         name = run.folder.path
         if finished is not None and finished.outcome == "completed" and not run.started.conversation:

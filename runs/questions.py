@@ -23,12 +23,7 @@ _TOO_MUCH = (False, f"nobody can judge more than {MAX_TEXT:,} characters or {MAX
 
 
 class Questions:
-    """The questions of one run.
-
-    Args:
-        log: The log that keeps them.
-        known: Those of earlier processes, with their answers.
-    """
+    """The questions of one run."""
 
     def __init__(self, log: LogWriter, known: Sequence[Question] = ()) -> None:
         self._log = log
@@ -83,11 +78,7 @@ class Questions:
             await cancel_and_wait(running)
 
     async def about_code(self, agent: str, number: int, text: str) -> tuple[bool, str]:
-        """Return whether the code of a step may run, and why not.
-
-        Raises:
-            RunWaiting: There is no answer yet.
-        """
+        """Return whether the code of a step may run, and why not."""
         question = await self._question(agent, number, None, text)
         if question is None:
             return _TOO_MUCH

@@ -30,13 +30,7 @@ KNOWN = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in 
 
 @dataclass(frozen=True)
 class Gap:
-    """A part of a log that can't be read.
-
-    Args:
-        line: Its first line, from 1.
-        cut_off: Whether it is the end of the log: its writer was killed, or is still writing.
-        too_large: Whether it is whole, but would take too much memory.
-    """
+    """A part of a log that can't be read."""
 
     line: int
     reason: str
@@ -246,12 +240,7 @@ class LogReader:
         self._gapped = False
 
     def read(self, limit: int | None = None, *, follow: bool = False) -> Iterator[RawEvent | Gap]:
-        """Yield the events that follow, and a gap for each line that is none.
-
-        Args:
-            limit: Bytes after which no further line is read. Default: read to the end.
-            follow: Whether a line that is cut off will be read again, instead of being a gap.
-        """
+        """Yield the events that follow, and a gap for each line that is none."""
         begin = self._last.end if self._last is not None else 0
         self.at_end = self.cut_off = False
         for line in self._folder.lines(MAX_LINE, self._chain, after=self._last):

@@ -125,11 +125,7 @@ def _put(component: Any, pointer: str, api_key: str | KeyOf) -> None:
 
 
 def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
-    """Check that agents are those of a run, as far as the log can tell.
-
-    Raises:
-        RunNotResumableError: They are not; the message says what differs.
-    """
+    """Check that agents are those of a run, as far as the log can tell."""
     started, path = plan.started, plan.run.folder.path
     agents = dict(agent_keys(target))
     names = [info.name for info in started.agents]
@@ -159,11 +155,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
-    """Have a function approve the code of all agents; return whether there is an agent that runs code.
-
-    Args:
-        approve: As `approval_func` of our agents.
-    """
+    """Have a function approve the code of all agents; return whether there is an agent that runs code."""
     found = False
     for _, agent in agent_keys(target):
         if isinstance(agent, BaseCodeAgent):
@@ -176,10 +168,5 @@ def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
 
 
 def asks_first(plan: Plan, *, wanted: bool) -> bool:
-    """Return whether the user is asked before code runs.
-
-    Args:
-        plan: The run. One that this user has not made, or that was copied or changed, can't be continued without being asked.
-        wanted: Whether the user wants to be asked. Without it, they are asked if they were when the run began.
-    """
+    """Return whether the user is asked before code runs."""
     return wanted or plan.chain is None or any("approval_func" in info.functions for info in plan.started.agents)

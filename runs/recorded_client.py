@@ -28,11 +28,7 @@ from codeact_sandbox.types.result import ErrorInfo
 
 
 class RecordedClient(ModelMiddleware):
-    """Records each call to a model, or answers it from the record.
-
-    Args:
-        context: The conversation of the agent, where notes to the model are kept; None if it has none.
-    """
+    """Records each call to a model, or answers it from the record."""
 
     def __init__(self, client: ChatCompletionClient, steps: AgentSteps, context: ChatCompletionContext | None) -> None:
         super().__init__(client)

@@ -132,11 +132,7 @@ async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
 
 @contextmanager
 def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None) -> Iterator[None]:
-    """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries.
-
-    Args:
-        history: What the agents have received, if the run is resumed.
-    """
+    """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries."""
     history = history or RunHistory()
     recorder = CallRecorder(log, history.questions)
     with ExitStack() as attached:
@@ -176,14 +172,7 @@ async def logged(
     finish: Finish | None = None,
     questions: Questions | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
-    """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already.
-
-    Args:
-        stream: The stream of an agent or a team; it is closed at the end.
-        known: The messages that are in the log already.
-        finish: Writes how it ended, given the fields of a `RunFinished`. Default: a `RunFinished`.
-        questions: Those for which the run can end, to wait for answers.
-    """
+    """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already."""
     finish = finish or partial(finish_run, log)
     began = time.monotonic()
     result: TaskResult | None = None
@@ -226,11 +215,7 @@ async def _close(stream: object) -> None:
 
 
 async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
-    """Write the end of a run.
-
-    Args:
-        outcome: That of its `RunFinished`.
-    """
+    """Write the end of a run."""
     finished = RunFinished(outcome=outcome, **others)
     await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
 

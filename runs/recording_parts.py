@@ -50,12 +50,7 @@ def recording_parts(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history
 def wrap_models(
     agent_or_team: ChatAgent | BaseTeam, wrap: Callable[[ChatCompletionClient], ChatCompletionClient]
 ) -> None:
-    """Have the agents, and what chooses the speakers of teams, ask what `wrap` returns for their model clients.
-
-    Args:
-        agent_or_team: The agent, or the team with all its agents.
-        wrap: Returns a client that forwards to the one that it is given.
-    """
+    """Have the agents, and what chooses the speakers of teams, ask what `wrap` returns for their model clients."""
     holders = [*agent_keys(agent_or_team), *_selectors(agent_or_team)]
     for holder in {id(each): each for _, each in holders}.values():
         if isinstance(client := getattr(holder, MODEL_CLIENT, None), ChatCompletionClient):

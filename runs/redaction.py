@@ -89,12 +89,7 @@ class Redaction:
         return redacted
 
     def value(self, value: Any, fields: Collection[str] = ()) -> Any:
-        """Return a JSON value without secrets, in keys too.
-
-        Args:
-            value: The value; it is not changed.
-            fields: Keys that are left as they are.
-        """
+        """Return a JSON value without secrets, in keys too."""
         match value:
             case str():
                 return value if _HASH.fullmatch(value) or (fields and value in _CONSTANTS) else self.text(value)
@@ -126,11 +121,7 @@ class Redaction:
 
 
 def known_secrets(*configurations: object) -> set[str]:
-    """Return the secrets of this process: those in configurations, and environment variables with names such as `API_KEY`.
-
-    Args:
-        configurations: Models, mappings and sequences; a `SecretStr` in them is a secret, and so is a text under such a name.
-    """
+    """Return the secrets of this process: those in configurations, and environment variables with names such as `API_KEY`."""
     found: set[str] = set()
     for each in (dict(os.environ), *configurations):
         _collect(each, found, named=False, depth=0)

@@ -197,12 +197,7 @@ class ResultRecord(Record):
     def of(
         cls, result: CodeResult, keep: KeepBytes, keep_file: Callable[[Artifact], StoredFile | None]
     ) -> ResultRecord:
-        """Make the record of a result, to be written. It reads and writes files: call it in a thread.
-
-        Args:
-            keep: Stores bytes.
-            keep_file: Stores the copy of a file on the host, and returns None if there is none.
-        """
+        """Make the record of a result, to be written. It reads and writes files: call it in a thread."""
         if not isinstance(result, ExecutionResult):
             of_autogen = isinstance(result, CommandLineCodeResult)
             kind: Literal["command_line", "plain"] = "command_line" if of_autogen else "plain"
@@ -229,11 +224,7 @@ class ResultRecord(Record):
         return record
 
     def result(self, read: ReadBytes) -> CodeResult:
-        """Return the result.
-
-        Args:
-            read: Returns stored bytes.
-        """
+        """Return the result."""
         if self.kind == "plain":
             return CodeResult(self.exit_code, self.output)
         if self.kind == "command_line":

@@ -147,15 +147,7 @@ async def extend_log(
     rebuild: bool,
     redact: RedactText | None,
 ) -> tuple[LogWriter, RunHistory]:
-    """Continue the log of a run with agents that have the state of its boundary, and sessions as at its end.
-
-    Returns:
-        The log, and what the agents have received since the boundary.
-
-    Raises:
-        RunNotResumableError: These are not the agents of the run, or they can't load its state.
-        LogLocked: The run is still going on, or is being continued by another process.
-    """
+    """Continue the log of a run with agents that have the state of its boundary, and sessions as at its end."""
     check_agents(plan, target)
     log = await LogWriter.extend(
         plan.run.folder.path,

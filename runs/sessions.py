@@ -30,12 +30,7 @@ STATES = frozenset({"CodeActAgentState", "CodeExecutorAgentState"})
 
 
 class Session:
-    """The session of one executor.
-
-    Args:
-        number: Number of the executor in the run.
-        agents: The agents that use it, by their names in the log.
-    """
+    """The session of one executor."""
 
     def __init__(self, number: int, executor: SessionExecutor, agents: dict[str, BaseCodeAgent]) -> None:
         self.number = number
@@ -47,11 +42,7 @@ class Session:
         """What differs from what it was, after `rebuild` or `empty`."""
 
     def load(self, changes: Sequence[JournalChange]) -> int:
-        """Have the session rebuilt as it was after some changes, unless it is still alive.
-
-        Returns:
-            Number of blocks that have to run again.
-        """
+        """Have the session rebuilt as it was after some changes, unless it is still alive."""
         record = self._record
         record.check_sandbox(self._executor)
         journal = record.pending or record.journal

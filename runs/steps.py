@@ -47,11 +47,7 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
 
 
 class JournalLog:
-    """Finds out how the journal of one executor's session has changed since it was last written.
-
-    Args:
-        executor: Number of the executor among those of the run, from 0.
-    """
+    """Finds out how the journal of one executor's session has changed since it was last written."""
 
     def __init__(self, executor: int) -> None:
         self._executor = executor
@@ -59,11 +55,7 @@ class JournalLog:
         self._entries: list[JournalEntry] = []
 
     def change(self, journal: Journal | None) -> tuple[JournalChange, list[JournalEntry]] | None:
-        """Return the change without the entries that were added, and these.
-
-        Args:
-            journal: The journal as it is now; None without a session.
-        """
+        """Return the change without the entries that were added, and these."""
         if journal is None:
             return None
         pairs = zip(self._entries, journal.entries, strict=False) if journal.session == self._session else ()
@@ -80,11 +72,7 @@ class JournalLog:
 
 
 class AgentSteps:
-    """A `StepRecord` of one agent, and the record of its model's answers.
-
-    Args:
-        history: What it has received, if the run is resumed.
-    """
+    """A `StepRecord` of one agent, and the record of its model's answers."""
 
     def __init__(self, agent: str, log: LogWriter, journal: JournalLog, history: AgentHistory | None = None) -> None:
         self.agent = agent
@@ -106,14 +94,7 @@ class AgentSteps:
     # Models
 
     def answer(self, request: str) -> ModelAnswer | None:
-        """Return the answer that the model has given before, or None if it has to be asked.
-
-        Args:
-            request: Hash of the last message of the request.
-
-        Raises:
-            RunDivergedError: The next thing that the log has is something else.
-        """
+        """Return the answer that the model has given before, or None if it has to be asked."""
         return self._take(ModelAnswer, lambda answer: answer.request == request, "asked its model something else")
 
     def new_call(self) -> int:
@@ -136,9 +117,6 @@ class AgentSteps:
         """Return how a call of the model has ended before, or None if it has to be made.
 
         Calls that were made at the same time can be asked for in any order.
-
-        Raises:
-            RunDivergedError: The next thing that the log has is something else.
         """
         items = self._history.items
         redacted = self.log.redaction.value(arguments)

@@ -33,14 +33,7 @@ _NAME = re.compile(r"\d{8}-\d{6}-")
 
 
 def runs_folder() -> Path:
-    """Return the folder of the runs that were kept without a path: `$XDG_STATE_HOME/autogen-codeact/runs`.
-
-    Returns:
-        The folder, which may not exist yet. Without the variable it is in `~/.local/state`.
-
-    Raises:
-        RunFolderError: This user has no home.
-    """
+    """Return the folder of the runs that were kept without a path: `$XDG_STATE_HOME/autogen-codeact/runs`."""
     try:
         return state_folder() / "runs"
     except RuntimeError:
@@ -48,18 +41,7 @@ def runs_folder() -> Path:
 
 
 def new_run_folder(task: str) -> Path:
-    """Return a path for a new run, and make the folder around it, which only this user can read.
-
-    Args:
-        task: What the run is for; the name has the beginning of it.
-
-    Returns:
-        A path that does not exist. Names sort by time: `20261122-174501-plot-sales-3f2a`, in UTC.
-
-    Raises:
-        RunFolderError: This user has no home.
-        OSError: The folder can't be made, or not be written.
-    """
+    """Return a path for a new run, and make the folder around it, which only this user can read."""
     folder = runs_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -146,14 +128,6 @@ def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = 
     """Remove the oldest runs of a folder until the others have at most so many bytes together.
 
     A run that is being written is never removed, and neither is what is not a run.
-
-    Args:
-        folder: The folder with the runs; what can't be removed in it is left.
-        max_bytes: Bytes that may remain.
-        keep: A run that is not removed.
-
-    Returns:
-        The folders that were removed, the oldest first. The age of a run is the time at which it was last written.
     """
     with suppress(OSError):
         for each in folder.glob(f"{_REMOVED}*"):  # of a process that was killed here
@@ -172,11 +146,7 @@ def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A folder with a log.
-
-    Args:
-        written: When the log was last written, in seconds since 1970.
-    """
+    """A folder with a log."""
 
     path: Path
     written: float

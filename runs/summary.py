@@ -146,11 +146,7 @@ class RunClock:
         self._before: float | None = None
 
     def see(self, name: str, now: object) -> None:
-        """Take the next event into account.
-
-        Args:
-            now: Its time on the monotonic clock, as the log has it.
-        """
+        """Take the next event into account."""
         if not isinstance(now, int | float) or not abs(now) < _MAX:  # NaN is not less, either
             return
         if self._before is not None and now > self._before and name != "run_resumed":

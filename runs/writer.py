@@ -83,14 +83,7 @@ class LogWriter:
 
     @classmethod
     async def create(cls, folder: Path | str, redaction: Redaction) -> Self:
-        """Begin the log of a new run.
-
-        Args:
-            folder: The run's folder; it must not exist, or be empty. Its parents are made.
-
-        Returns:
-            The writer, also if nothing can be written; then `stopped` says why.
-        """
+        """Begin the log of a new run."""
         writer = cls(Path(folder), redaction)
         await writer._open(new=True)
         return writer
@@ -180,22 +173,13 @@ class LogWriter:
     # On the event loop
 
     def put(self, event: Event | MakeEvent, *, sync: bool = False) -> None:
-        """Append an event, without waiting for it.
-
-        Args:
-            event: The event; its `seq` is set here. What takes long to make is given as a function.
-            sync: Whether it and all before it are to be flushed to the disk.
-        """
+        """Append an event, without waiting for it."""
         if self._is_open:
             self._count += 1
             self._waiting.put(_Item(event, sync))
 
     async def write(self, event: Event | MakeEvent, *, sync: bool = False) -> None:
-        """Append an event, and wait until it is written, or until the log has ended.
-
-        Args:
-            sync: Whether to wait until it and all before it are on the disk.
-        """
+        """Append an event, and wait until it is written, or until the log has ended."""
         if self._is_open:
             self._count += 1
             await self._written(event, sync=sync)

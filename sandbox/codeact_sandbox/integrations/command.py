@@ -18,14 +18,7 @@ _BACKENDS = ("auto", "docker", "bubblewrap")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Args:
-        arguments: What stands after the command's name (default: of this process).
-
-    Returns:
-        The exit status: that of the code for `exec`; 1 if something is missing or fails.
-    """
+    """Run the command."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.work(options))

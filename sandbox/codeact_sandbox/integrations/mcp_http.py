@@ -57,16 +57,7 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def use(self, key: str | None, handle: str) -> AsyncIterator[tuple[AsyncSandbox, list[str]]]:
-        """Return the sandbox of a session, and what its model must know.
-
-        Args:
-            key: The session of the protocol, which the versions before that of 2026-07-28 have; else None.
-            handle: The session that the call names, or an empty string.
-
-        Raises:
-            ValueError: There is no such session.
-            SandboxError: There are too many, and all are in use.
-        """
+        """Return the sandbox of a session, and what its model must know."""
         if handle and handle not in self._sessions:
             raise ValueError(
                 f"there is no session {handle!r:.50}: it has ended. Leave `session` out to begin a new one."
@@ -123,13 +114,7 @@ class Sessions:
 
 
 class Guard:
-    """Lets requests pass that have the token and come from where they may, and ends the sessions that clients close.
-
-    Args:
-        app: What gets them.
-        token: The token, or None for none.
-        on_delete: Called with the protocol's session when a client has closed it.
-    """
+    """Lets requests pass that have the token and come from where they may, and ends the sessions that clients close."""
 
     def __init__(self, app: App, token: str | None, on_delete: Callable[[str], Awaitable[None]]) -> None:
         self._app, self._token, self._on_delete = app, token, on_delete
@@ -182,11 +167,7 @@ def _is_own(host: str) -> bool:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Read `[HOST:]PORT`; the host is 127.0.0.1 by default.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Read `[HOST:]PORT`; the host is 127.0.0.1 by default."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{text!r} is no address: write PORT or HOST:PORT, such as 127.0.0.1:8000")
@@ -202,21 +183,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def listen(app: App, sessions: Sessions, address: tuple[str, int], token: str | None) -> int:
-    """Serve until SIGINT or SIGTERM, and end all sessions.
-
-    Args:
-        app: The server of the package `mcp`.
-        sessions: Its sessions.
-        address: Host and port; port 0 is a free one. The address is printed to standard error.
-        token: The token that each request needs. None for none, which only a loopback address may have.
-
-    Returns:
-        128 and the signal's number.
-
-    Raises:
-        ValueError: The address needs a token.
-        OSError: It can't be listened on.
-    """
+    """Serve until SIGINT or SIGTERM, and end all sessions."""
     import uvicorn  # noqa: PLC0415 - a server on standard input and output needs none
 
     host, port = address

@@ -53,11 +53,7 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 
 @magics_class
 class SandboxMagics(Magics):
-    """The magics for the sandbox of a notebook.
-
-    Args:
-        shell: The shell of the notebook.
-    """
+    """The magics for the sandbox of a notebook."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)

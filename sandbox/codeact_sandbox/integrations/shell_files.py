@@ -14,20 +14,7 @@ _WRITE = 'mkdir -p -- "${1%/*}/" 2> /dev/null; exec tee -- "$1" > /dev/null'
 
 
 async def run_script(box: AsyncSandbox, script: str, path: str, *, stdin: bytes | None = None) -> str:
-    """Run a script of shell that works on a path, which is its first argument.
-
-    Args:
-        box: The sandbox.
-        script: The script.
-        path: An absolute path.
-        stdin: Its input. Default: none.
-
-    Returns:
-        What it printed.
-
-    Raises:
-        SandboxFileError: It failed, with the number of the error that it printed last; or it printed too much.
-    """
+    """Run a script of shell that works on a path, which is its first argument."""
     done = await box.exec(["/bin/sh", "-c", script, "sh", path], stdin=stdin, env={"LC_ALL": "C"})
     if done.stdout_dropped and done.exit_code == 0:
         raise SandboxFileError(errno.E2BIG, "there is too much to list", path)
