@@ -6,7 +6,7 @@ import signal
 import time
 
 from ..shared import packages, system, wire
-from . import block_report, cpu_time, display_relay, files, ipc, output_capture, tool_relay
+from . import block_report, cpu_time, files, ipc, output_capture, tool_relay
 
 KILL_CHECK_S = 2.0
 MAX_RETRIES = 3
@@ -60,7 +60,7 @@ class Block:
         self.state = "kept"
         self.restored_before = None
         self.notes = []
-        self.displays = display_relay.DisplayRelay(supervisor, ident)
+        self.displays = block_report.DisplayRelay(supervisor, ident)
         self.oom_kills = system.count_oom_kills()
 
     # From the request to the worker

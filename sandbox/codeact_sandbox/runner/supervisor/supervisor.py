@@ -12,7 +12,6 @@ from ..worker import landlock
 from . import (
     event_loop,
     files,
-    fresh_state,
     home_folders,
     job,
     output_capture,
@@ -239,7 +238,7 @@ class Supervisor:
             self._ready = True
             unfit = message.pop("unfit", None)
             if self.config.get("reusable"):
-                self.fresh = fresh_state.FreshState(self, unfit)
+                self.fresh = reset.FreshState(self, unfit)
             self.send(wire.HELLO, 0, dict(describe(self.config), **message))
             self.begin()
         else:

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from ..shared import packages, wire
-from . import cell_text, cells, code_file, display, displays, execution, interactive, stdio, tools
+from . import cell_text, cells, display, displays, execution, stdio, tools
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
@@ -88,7 +88,7 @@ class SessionInterpreter:
         self.namespace = execution.new_main()
         self.namespace.update(tools.public())
         self.cells = cells.Cells(self.namespace)
-        interactive.replace(lambda: self.cells.shell.public)
+        _replace_interactive(lambda: self.cells.public)
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
         displays.State.is_late = self.streams.is_late
@@ -110,7 +110,7 @@ class SessionInterpreter:
     def run(self, code, request, on_not_saved):
         self._modules_checked = False
         try:
-            if request["path"] and not code_file.save(request["path"], code):
+            if request["path"] and not execution.save_code(request["path"], code):
                 on_not_saved()
         except OSError as error:
             return cannot_save(request["path"], error)
@@ -123,7 +123,7 @@ class SessionInterpreter:
         _environment()
         displays.begin(lambda *_: None, "")
         cells.Cells({"__builtins__": builtins}).run(WARM_UP_CODE, WARM_UP_NAME)
-        code_file.hide_lines(WARM_UP_NAME)
+        execution.hide_lines(WARM_UP_NAME)
         displays.end()
         self.restore_builtins()
 
@@ -212,3 +212,47 @@ def _cwd():
         return os.getcwd()
     except OSError:
         return None
+
+
+# Functions that would wait for a user
+
+NO_INPUT = (
+    "nobody can answer %s here: put the value into the code, read it from a file or a variable of the environment, or ask "
+    "for it in your answer"
+)
+NO_DEBUGGER = (
+    "breakpoint() does nothing here: there is no debugger, because nobody can type; print the values instead\n"
+)
+
+
+def _replace_interactive(get_ipython):
+    """Replace the functions that would wait for a user."""
+
+    def ask(prompt="", /):
+        """Raise an error that says what to do instead: nobody can answer."""
+        raise EOFError(NO_INPUT % "input()")
+
+    ask.__name__ = ask.__qualname__ = "input"
+
+    def public():
+        return get_ipython()
+
+    public.__name__ = public.__qualname__ = "get_ipython"
+    builtins.input = ask
+    builtins.get_ipython = public
+    sys.breakpointhook = sys.__breakpointhook__ = _skip
+    _fit_pandas()
+
+
+def _skip(*_args, **_options):
+    sys.stderr.write(NO_DEBUGGER)
+
+
+def _fit_pandas():
+    """Let pandas show tables as in a notebook; it finds that out itself if a cell imports it."""
+    pandas = sys.modules.get("pandas")
+    try:
+        if pandas is not None and pandas.get_option("display.max_columns") == 0:
+            pandas.set_option("display.max_columns", 20)
+    except Exception:
+        pass  # whatever is imported under that name

@@ -29,8 +29,6 @@ def load(cells):
 class IPythonShell:
     """IPython's shell, for the cells of a session."""
 
-    is_loaded = True
-
     def __init__(self, cells):
         namespace = cells.namespace
         saved = {name: namespace[name] for name in ("_", "__", "___") if name in namespace}
@@ -47,9 +45,6 @@ class IPythonShell:
         displays.State.format = self.public.display_formatter.format
         displays.State.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
-
-    def load(self):
-        return self
 
     def _capture(self, data, metadata):
         """Give a display to `%%capture`, if that is running; return whether it is."""

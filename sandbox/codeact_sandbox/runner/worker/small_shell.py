@@ -22,38 +22,41 @@ class Lines(list):  # type: ignore[type-arg]
         return " ".join(self)
 
 
-class SmallShell:
-    """Translates and runs what is special in a cell."""
+class ZMQLikeShellStub:
+    """Looks like the shell, and loads it at the first use of an attribute.
 
-    is_loaded = True
-
-    def __init__(self, cells):
-        self.public = ZMQLikeSmallShell(cells)
-
-    def load(self):
-        return self
-
-    def translate(self, text):
-        first = "".join(text.split(None, 1)[:1])
-        is_command = "\n" not in text.strip() and hasattr(self.public.magics, "line_" + first)
-        return cell_text.translate("%" + text.lstrip() if is_command else text)
-
-    def text_of(self, value):
-        """Return the text by which a value is shown."""
-        return values.own_text(value)
-
-
-class ZMQLikeSmallShell:
-    """What `get_ipython()` returns without IPython: the part of its interface that translated cells use.
-
-    pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
+    pandas looks for "zmq" in the name of the class and for the attribute `kernel`, and then shows values as in a notebook.
     """
 
     kernel = None
 
     def __init__(self, cells):
         self._cells = cells
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._cells.load_shell().public, name)
+
+
+class ZMQLikeSmallShell:
+    """Translates what is special in a cell, and has the part of IPython's interface that translated cells use."""
+
+    kernel = None
+
+    def __init__(self, cells):
+        self._cells = cells
+        self.public = self
         self.magics = magics.Magics(cells)
+
+    def translate(self, text):
+        first = "".join(text.split(None, 1)[:1])
+        is_command = "\n" not in text.strip() and hasattr(self.magics, "line_" + first)
+        return cell_text.translate("%" + text.lstrip() if is_command else text)
+
+    def text_of(self, value):
+        """Return the text by which a value is shown."""
+        return values.own_text(value)
 
     @property
     def user_ns(self):
