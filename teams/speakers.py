@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
@@ -85,6 +85,13 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
     async def close(self) -> None:
         """Release what a policy loaded from a config holds."""
 
+    def _to_config(self) -> Any:
+        return NoOptions()
+
+    @classmethod
+    def _from_config(cls, config: Any) -> Self:
+        return cls()
+
 
 async def next_names(speakers: Speakers[P], position: P, conversation: Conversation) -> list[str]:
     """Return the next speakers that a policy names, if they are participants."""
@@ -129,13 +136,6 @@ class RoundRobin(Speakers[RoundRobinPosition], Component[NoOptions]):
         index = position.next_speaker_index
         position.next_speaker_index = (index + 1) % len(conversation.participants)
         return [conversation.names[index]]
-
-    def _to_config(self) -> NoOptions:
-        return NoOptions()
-
-    @classmethod
-    def _from_config(cls, config: NoOptions) -> Self:
-        return cls()
 
 
 class HandoffPosition(Position):
@@ -184,13 +184,6 @@ class Handoff(Speakers[HandoffPosition], Component[NoOptions]):
         """Return the target of the last handoff, or whoever spoke before."""
         position.current_speaker = _last_target(conversation.thread, conversation.names) or position.current_speaker
         return [position.current_speaker]
-
-    def _to_config(self) -> NoOptions:
-        return NoOptions()
-
-    @classmethod
-    def _from_config(cls, config: NoOptions) -> Self:
-        return cls()
 
 
 def _last_target(thread: Sequence[Message], names: list[str]) -> str | None:

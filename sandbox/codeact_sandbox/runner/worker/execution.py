@@ -9,7 +9,7 @@ import sys
 import traceback
 import types
 
-from . import figures
+from . import figures, stdio
 
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
@@ -82,12 +82,12 @@ def _exit_outcome(exit_request):
         return Outcome()
     if isinstance(code, int):
         return Outcome(exit_code=code & 0xFF)
-    print_error(_text(code) + "\n")
+    print_error(stdio.text_of(code) + "\n")
     return Outcome(exit_code=1)
 
 
 def _error_outcome(error, filename):
-    kind, name = type(error), _text(type(error).__name__)[:NAME_LIMIT]
+    kind, name = type(error), stdio.text_of(type(error).__name__)[:NAME_LIMIT]
     # The first entries are this file's own.
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
@@ -107,7 +107,7 @@ def _error_outcome(error, filename):
         print_error("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
     # `str` of a parser's error ends with the file and the line.
-    message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
+    message = stdio.text_of(SyntaxError.msg.__get__(error) if unparsed else error)
     return Outcome(exit_code, error={"type": name, "message": message[:MESSAGE_LIMIT], "line": line})
 
 
@@ -149,14 +149,6 @@ def _without_own_entries(trace):
     for entry, following in zip(entries, entries[1:] + [None]):
         entry.tb_next = following
     return entries[0] if entries else None
-
-
-def _text(thing):
-    """Return `str` of it, as a plain string; empty if that fails."""
-    try:
-        return "".join([str(thing)])  # not of its characters, each of which would take an object
-    except BaseException:
-        return ""
 
 
 def _is_unparsed(error, filename):

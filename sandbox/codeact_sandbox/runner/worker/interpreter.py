@@ -13,26 +13,18 @@ WARM_UP_NAME = "<warm-up>"
 _get_handler, _set_handler = signal.getsignal, signal.signal
 WARM_UP_CODE = b"x = str(1)\nx and None"
 # Like the requests that come, so that it touches the same memory.
-WARM_UP_REQUEST = {
-    "path": "/workspace/tmp_code_%064d.py" % 0,
-    "command": None,
-    "keep_state": False,
-    "scan": True,
-    "cpu_seconds": None,
-    "hide": "/workspace/tmp_code_%064d.py" % 0,
-    "delete": False,
-    "timeout": 60.0,
-    "tools": False,
-    "tool_sources": None,
-    "number": 1000,
-    "cwd": "/workspace",
-    "environment": {WARM_UP_NAME: "/tmp"},
-    "unset": [WARM_UP_NAME],
-    "state_fd": 9,
-    "mode": "process",
-    "installs": False,
-    "fds": 2,
-}
+WARM_UP_REQUEST = dict(
+    dict.fromkeys("command keep_state scan cpu_seconds delete tools tool_sources installs".split()),
+    **dict.fromkeys(("path", "hide"), "/workspace/tmp_code_%064d.py" % 0),
+    environment={WARM_UP_NAME: "/tmp"},
+    unset=[WARM_UP_NAME],
+    timeout=60.0,
+    number=1000,
+    cwd="/workspace",
+    state_fd=9,
+    mode="process",
+    fds=2,
+)
 IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
 
 
