@@ -324,7 +324,7 @@ class BaseCodeAgent(BaseChatAgent):
     def use_approval(self, approval_func: ApprovalFuncType | None) -> None:
         """Set the function that approves code, from the next block on; None to run all code."""
         self._options = replace(self._options, approval_func=approval_func)
-        self._runner.use_options(self._options)
+        self._runner.options = self._options
 
     # State
 

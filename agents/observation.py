@@ -215,11 +215,6 @@ def _line(call: ToolCall) -> str:
     return f"- {_shortened(_call(call))}"
 
 
-def _about(calls: Sequence[ToolCall]) -> str:
-    refused = sum(call.outcome == "refused" for call in calls)
-    return CALLS_MADE if not refused else SOME_REFUSED if refused < len(calls) else ALL_REFUSED
-
-
 def _some_arguments(call: ToolCall) -> list[tuple[str, Any]]:
     some = [(name[:MAX_CALL_CHARS], value) for name, value in islice(call.arguments.items(), MAX_ITEMS)]
     left = len(call.arguments) - len(some)
@@ -340,7 +335,9 @@ def _remarks(result: ExecutionResult, *, session: bool, vision: bool) -> str:
     elif session and result.outcome == "error":
         lines.append(_KEPT)
     if result.exit_code != 0 and result.tool_calls and result.outcome != "denied":
-        lines.append(f"{_about(result.tool_calls)}\n{describe_calls(result.tool_calls)}")
+        refused = sum(call.outcome == "refused" for call in result.tool_calls)
+        head = CALLS_MADE if not refused else SOME_REFUSED if refused < len(result.tool_calls) else ALL_REFUSED
+        lines.append(f"{head}\n{describe_calls(result.tool_calls)}")
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
         lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes

@@ -1,5 +1,6 @@
 """One block from its request to its result; `process_block` and `session_block` add what differs between them."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -89,7 +90,7 @@ class Block:
         if self.relay is not None:
             self.relay.block_end.close()
         for capture in self.captures:
-            capture.close_write_end()
+            os.close(capture.write_fd)
             self.supervisor.output_reader.start(capture)
         self._start_timers()
         if self.worker.status is not None:
@@ -295,7 +296,8 @@ class Block:
             "notes": self.notes,
         }
         if self.request.get("delete"):
-            self._delete_code()
+            with contextlib.suppress(OSError):  # the code may have removed it itself
+                os.unlink(self.request["path"])
         contents = self._add_changed_files(message) if self.request.get("scan") else b""
         self.supervisor.send(wire.BLOCK_RESULT, self.ident, message, contents)
         self.supervisor.flush()
@@ -329,9 +331,3 @@ class Block:
             message["files_cut"] = True
             self.notes.append(files.TOO_MANY_FILES)
         return contents
-
-    def _delete_code(self):
-        try:
-            os.unlink(self.request["path"])
-        except OSError:
-            pass  # the code may have removed it itself

@@ -1,5 +1,6 @@
 """Files of the workspace, transferred in pieces that the host requests, so that a transfer never delays a result."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -98,11 +99,7 @@ class Files:
         try:
             # Without blocking, because opening a pipe waits for its other end.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            try:
-                # Reads by code must be distinguishable from reads here.
-                fd = os.open(os.path.basename(name), flags | os.O_NOATIME, dir_fd=folder)
-            except PermissionError:
-                fd = os.open(os.path.basename(name), flags, dir_fd=folder)
+            fd = os.open(os.path.basename(name), flags, dir_fd=folder)
         finally:
             os.close(folder)
         info = os.fstat(fd)
@@ -125,7 +122,8 @@ class Files:
             below = -1
             try:
                 if create:
-                    _make_folder(part, fd)
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o755, dir_fd=fd)
                 # Not for reading: gVisor would follow a link.
                 below = os.open(part, folders.PATH_ONLY, dir_fd=fd)
             finally:
@@ -277,13 +275,6 @@ def _entry(name, info):
 def _length(entry):
     """Return at least the bytes of an entry in a frame, where one character may take six."""
     return len(json.dumps(entry["name"])) + 64
-
-
-def _make_folder(part, fd):
-    try:
-        os.mkdir(part, 0o755, dir_fd=fd)
-    except FileExistsError:
-        pass
 
 
 def _version_of(info):

@@ -42,14 +42,11 @@ class OutputCapture:
         # The timer until it is read again.
         self.timer = None
 
-    def close_write_end(self):
-        """Close the block's end, once it has been sent to the block."""
-        os.close(self.write_fd)
-
     def read(self):
         """Read once; return the number of bytes: 0 at the end of the stream, None if there was nothing."""
         try:
-            data = os.read(self.fd, READ_SIZE) if self._buffer is None else self._read_large()
+            large = self._buffer
+            data = os.read(self.fd, READ_SIZE) if large is None else large[: os.readv(self.fd, [large])]
         except BlockingIOError:
             return None
         if not self.done:
@@ -64,9 +61,6 @@ class OutputCapture:
             fcntl.fcntl(self.fd, F_SETPIPE_SZ, LARGE_PIPE)
         except OSError:
             pass  # the user's pipes have together reached their limit
-
-    def _read_large(self):
-        return self._buffer[: os.readv(self.fd, [self._buffer])]
 
     def waiting(self):
         count = array.array("i", [0])

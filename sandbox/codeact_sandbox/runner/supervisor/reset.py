@@ -135,7 +135,8 @@ class Place:
 
     def empty(self):
         """Remove what is in it; yields between steps."""
-        self._open_up()
+        if self._own:
+            os.chmod(self.path, stat.S_IMODE(self._info.st_mode) | stat.S_IRWXU)
         until = time.monotonic() + SLICE_S
         for _ in folders.remove_content(self.path):
             if time.monotonic() > until:
@@ -178,10 +179,6 @@ class Place:
         if _used(self.path) != self._used:
             return "something still uses space in %s" % self.path
         return None
-
-    def _open_up(self):
-        if self._own:
-            os.chmod(self.path, stat.S_IMODE(self._info.st_mode) | stat.S_IRWXU)
 
     def _put_back(self, path, info, content):
         if info.st_dev != self._info.st_dev:

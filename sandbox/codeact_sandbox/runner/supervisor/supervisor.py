@@ -271,7 +271,13 @@ def main(configuration, path):
         raise wire.ProtocolError("the frame after the modules must be the configuration")
     os.umask(0o022)
     config["path_variables"] = set_environment(config.pop("environment"))
-    config["sys_path"] = python_path(config["workspace"]) + [entry for entry in path if entry]
+    # The folders of PYTHONPATH, which the isolated interpreter has ignored.
+    own = [
+        os.path.join(config["workspace"], entry)
+        for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if entry
+    ]
+    config["sys_path"] = own + [entry for entry in path if entry]
     system.raise_descriptor_limit()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
@@ -294,8 +300,3 @@ def set_environment(variables):
     previous = {name: os.environ.get(name) for name, value in variables.items() if "/" in value}
     os.environ.update(variables)
     return previous
-
-
-def python_path(workspace):
-    """Return the folders of PYTHONPATH, which the isolated interpreter has ignored."""
-    return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

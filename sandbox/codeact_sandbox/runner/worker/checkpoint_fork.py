@@ -78,7 +78,9 @@ class CheckpointForker:
     def _fork_and_wait(self, fd, unneeded, copied):
         """Fork, and wait until the child has closed its copies: the block may close one and expect an effect."""
         wait_end, child_end = os.pipe()
-        dead, pid = _dead_socket(), None
+        dead, other = _socket.socketpair()
+        other.close()
+        dead, pid = dead.detach(), None
         try:
             pid = self._fork(fd, [*unneeded, wait_end, dead, child_end], copied, dead)
         finally:
@@ -211,12 +213,6 @@ def _pipes_and_sockets(*excluded):
         if fd > 2 and fd not in excluded and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             found.append(fd)
     return found
-
-
-def _dead_socket():
-    dead, other = _socket.socketpair()
-    other.close()
-    return dead.detach()
 
 
 def _wait_for_end(fd):

@@ -46,17 +46,8 @@ def hide_folders(*folders):
     _own_files += tuple(folder + "/" for folder in folders)
 
 
-def public_trace(error):
-    """Return the traceback of an exception, without the functions that are left out."""
-    return _without_own_entries(error.__traceback__)
-
-
 def run_script(code, filename, namespace):
-    return run_guarded(filename, lambda: _run_all(code, filename, namespace))
-
-
-def _run_all(code, filename, namespace):
-    exec(compile(code, filename, "exec", dont_inherit=True), namespace)
+    return run_guarded(filename, lambda: exec(compile(code, filename, "exec", dont_inherit=True), namespace))
 
 
 def run_guarded(filename, run):
@@ -92,7 +83,7 @@ def _error_outcome(error, filename):
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    trace = _without_own_entries(trace)
+    trace = without_own_entries(trace)
     _shorten_chain(error)
     unparsed = _is_unparsed(error, filename)
     if unparsed:
@@ -136,10 +127,10 @@ def _shorten_chain(error):
         error = error.__cause__ or error.__context__
         if error is None:
             return
-        error.__traceback__ = _without_own_entries(error.__traceback__)
+        error.__traceback__ = without_own_entries(error.__traceback__)
 
 
-def _without_own_entries(trace):
+def without_own_entries(trace):
     """Remove the entries of this package and of the functions of host tools."""
     entries = []
     while trace is not None:

@@ -166,7 +166,7 @@ class SessionShell:
         raise SystemExit
 
     def _showtraceback(self, etype, evalue, stb):
-        execution.print_error(execution.formatted(etype, evalue, execution.public_trace(evalue)))
+        execution.print_error(execution.formatted(etype, evalue, execution.without_own_entries(evalue.__traceback__)))
 
 
 def _register(shell, cells):

@@ -103,32 +103,26 @@ class Magics:
     def line_matplotlib(self, _line):
         enable_matplotlib()
 
-    def line_time(self, line):
-        return self._time(line)
-
     def cell_time(self, _line, cell):
-        return self._time(cell)
+        return self.line_time(cell)
 
-    def _time(self, code):
+    def line_time(self, code):
         began, cpu = time.perf_counter(), os.times()
         try:
             return self._cells.evaluate(code, "<timed code>")
         finally:
             after = os.times()
             user, system = after[0] - cpu[0], after[1] - cpu[1]
-            total = " ".join(map(_seconds, (user,))), _seconds(system), _seconds(user + system)
+            total = _seconds(user), _seconds(system), _seconds(user + system)
             print("CPU times: user %s, sys: %s, total: %s" % total)
             print("Wall time: %s" % _seconds(time.perf_counter() - began))
-
-    def line_timeit(self, line):
-        self._timeit(line, "pass")
 
     def cell_timeit(self, line, cell):
         """Time a cell that is run many times; the line is run before."""
         options, setup = _timeit_options(line)
-        self._timeit(cell, setup or "pass", options)
+        self.line_timeit(cell, setup or "pass", options)
 
-    def _timeit(self, code, setup, options=None):
+    def line_timeit(self, code, setup="pass", options=None):
         import timeit
 
         if options is None:
@@ -158,14 +152,8 @@ def _timeit_options(line):
     """Return the options `n` and `r`, and the rest of the line."""
     import re
 
-    options = {}
-    match = re.match(r"\s*-([a-z])\s*(\d*)\s*", line)
-    while match:
-        if match.group(2):
-            options[match.group(1)] = int(match.group(2))
-        line = line[match.end() :]
-        match = re.match(r"\s*-([a-z])\s*(\d*)\s*", line)
-    return options, line
+    given, rest = re.match(r"((?:\s*-[a-z]\s*\d*(?=\s|$|-))*)\s*(.*)", line, re.DOTALL).groups()
+    return {name: int(number) for name, number in re.findall(r"-([a-z])\s*(\d+)", given)}, rest
 
 
 def _seconds(value):

@@ -107,7 +107,7 @@ class _Stub:
         self.name = name
         self.rows = {row["name"]: row for row in data["parameters"]}
         types = [(row["name"], row["type"]) for row in data["parameters"]] + [("return", data["type"])]
-        self.annotations = {key: _type_of(text) for key, text in types if text is not None}
+        self.annotations = {key: _TYPES.get(text) or _Type(text) for key, text in types if text is not None}
         self.signature = _inspect.Signature(
             [self._parameter(row) for row in data["parameters"]],
             return_annotation=self.annotations.get("return", _inspect.Signature.empty),
@@ -144,11 +144,6 @@ class _Stub:
         except (TypeError, OSError) as error:
             text = "%s(): the argument %r can't be sent to the host: %s" % (self.name, row["name"], error)
             raise type(error)(text) from None
-
-
-def _type_of(text):
-    """Return the type with a name; another text stays a text."""
-    return _TYPES.get(text) or _Type(text)
 
 
 def _plain(value):
