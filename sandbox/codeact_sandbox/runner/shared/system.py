@@ -161,12 +161,6 @@ def wait_for_memory(limit, seconds=0.5):
         pause = min(pause * 2, 0.02)
 
 
-def resident_bytes(pid="self"):
-    """Return the resident memory of a process in bytes."""
-    with open("/proc/%s/statm" % pid) as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def list_pids():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 

@@ -162,11 +162,9 @@ class Files:
 
     def remember(self, path):
         """Do not report a file that the host already has."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             name = path[len(self.root) + 1 :]
             self._known[name] = _version_of(os.lstat(path))
-        except (OSError, ValueError):
-            pass
 
     def _content(self, name):
         try:
@@ -260,10 +258,8 @@ class Upload:
         return info
 
     def abandon(self):
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(self.temporary, dir_fd=self.folder)
-        except OSError:
-            pass
         os.close(self.fd)
         os.close(self.folder)
 
@@ -341,10 +337,8 @@ def remove_compiled_modules(root):
 
 def _remove_all(folder, names):
     for name in names:
-        try:
+        with contextlib.suppress(OSError):  # it belongs to another user
             os.unlink(os.path.join(folder, name))
-        except OSError:
-            pass  # it belongs to another user
 
 
 def remove_temporary_files():

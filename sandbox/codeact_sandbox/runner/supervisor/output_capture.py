@@ -2,6 +2,7 @@
 
 import array
 import collections
+import contextlib
 import fcntl
 import os
 import selectors
@@ -57,10 +58,8 @@ class OutputCapture:
 
     def _enlarge(self):
         self._buffer = memoryview(bytearray(LARGE_PIPE))
-        try:
+        with contextlib.suppress(OSError):  # the user's pipes have together reached their limit
             fcntl.fcntl(self.fd, F_SETPIPE_SZ, LARGE_PIPE)
-        except OSError:
-            pass  # the user's pipes have together reached their limit
 
     def waiting(self):
         count = array.array("i", [0])

@@ -5,6 +5,7 @@ back as it was, such as the kernel's counters of network packets, is a reason to
 """
 
 import array
+import contextlib
 import fcntl
 import os
 import stat
@@ -188,10 +189,8 @@ class Place:
             _set_times(path, info)
             return
         if stat.S_ISDIR(info.st_mode):
-            try:
+            with contextlib.suppress(FileExistsError):  # a mount in it keeps it
                 os.mkdir(path)
-            except FileExistsError:
-                pass  # a mount in it keeps it
         else:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "wb") as file:

@@ -130,7 +130,10 @@ class CheckpointForker:
 
 def why_too_large(memory_limit, pid="self"):
     """Return why a block would have too little memory beside a checkpoint, or None."""
-    own = system.resident_bytes(pid) if memory_limit else 0
+    own = 0
+    if memory_limit:
+        with open("/proc/%s/statm" % pid) as file:
+            own = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     if own <= (memory_limit or 0) * ALWAYS_FITS_SHARE:
         return None
     if (system.memory_in_use() or 0) + own * WRITTEN_SHARE > memory_limit * SANDBOX_MEMORY_SHARE:
