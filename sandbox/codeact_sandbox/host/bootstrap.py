@@ -45,6 +45,8 @@ MODULES = [
     "supervisor.event_loop",
     "supervisor.process_block",
     "supervisor.job",
+    "supervisor.channels",
+    "supervisor.ports",
     "supervisor.proxy",
     "supervisor.reset",
     "supervisor.scheduler",
