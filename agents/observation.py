@@ -18,7 +18,7 @@ from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, San
 from codeact_sandbox.host.blocks import REFUSALS
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo, ToolCall, format_duration, written_by_code
+from codeact_sandbox.types.result import STOPPED, ErrorInfo, ToolCall, format_duration, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10
@@ -124,11 +124,8 @@ def _calls_in_metadata(calls: Sequence[ToolCall]) -> dict[str, str]:
             included.pop()
             break
     metadata = {"tool_calls": f"[{', '.join(included)}]"}
-    return (
-        metadata
-        if len(included) == len(calls)
-        else {**metadata, "tool_calls_left_out": str(len(calls) - len(included))}
-    )
+    left_out = len(calls) - len(included)
+    return {**metadata, "tool_calls_left_out": str(left_out)} if left_out else metadata
 
 
 def _as_object(call: ToolCall) -> dict[str, Any]:
@@ -342,17 +339,14 @@ def _remarks(result: ExecutionResult, *, session: bool, vision: bool) -> str:
         lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes
     if result.artifacts:
-        lines.append(f"Files made or changed: {_files(result.artifacts)}.")
+        files = [f"{a.name} ({a.size} bytes{f'; {a.note}' if a.note else ''})" for a in result.artifacts]
+        lines.append(f"Files made or changed: {_listed(files)}.")
     return "\n".join(lines)
 
 
 def _hidden_value(result: ExecutionResult) -> str | None:
     """The last expression's value, if the executor does not echo it into the output."""
     return None if result.value_repr is None or result.value_repr in result.output else result.value_repr
-
-
-def _files(artifacts: tuple[Artifact, ...]) -> str:
-    return _listed([f"{a.name} ({a.size} bytes{f'; {a.note}' if a.note else ''})" for a in artifacts])
 
 
 def _listed(names: list[str]) -> str:
