@@ -50,18 +50,14 @@ async def compare_in_process(check: Check, answer: str) -> Found:
         async with asyncio.timeout(check.timeout):
             output, _ = await process.communicate(request)
     except TimeoutError:
-        return None, f"the {_name(check)} took longer than {check.timeout:g} s"
+        return None, f"the {check.kind} check took longer than {check.timeout:g} s"
     finally:
         await _end(process)
     try:
         passed, detail = json.loads(output)
     except ValueError:
-        return None, f"the {_name(check)} could not be tried: its process ended with status {process.returncode}"
+        return None, f"the {check.kind} check could not be tried: its process ended with status {process.returncode}"
     return passed, detail
-
-
-def _name(check: Check) -> str:
-    return "regex" if check.kind == "regex" else f"{check.kind} check"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -67,13 +67,14 @@ class StepResult:
         return _BROKEN[self.error.type](self.error.message)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ToolAnswer:
     """The result of a tool call that the model of an `AssistantAgent` made."""
 
     name: str
     arguments: dict[str, Any]
-    record: CallRecord | None
+    record: CallRecord | None = None
+    """None if the process ended during the call."""
 
 
 @dataclass(frozen=True)
