@@ -47,6 +47,12 @@ _STATUS = frozenset({408, 409, 425, 429})
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
 # By name: importing a vendor's package takes long, and it is there if the error is one of its own.
 _CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportError", "ModelTimeoutError"})
+AgentOrTeam = ChatAgent | BaseTeam
+MakeAgent = Callable[..., Any]
+"""Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
+STOP_S = 60.0
+"""Seconds that the end of the sandboxes may take."""
+NO_ANSWER = "the agent ended without an answer"
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -80,11 +86,6 @@ def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -
     return max(delay, min(retry_after or 0.0, MAX_BACKOFF_S))
 
 
-AgentOrTeam = ChatAgent | BaseTeam
-MakeAgent = Callable[..., Any]
-"""Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
-
-
 async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
     """Have the caller's function make an agent or a team."""
     made = make(executor, task) if _takes_task(make) else make(executor)
@@ -107,11 +108,6 @@ def _takes_task(make: MakeAgent) -> bool:
         or any(each.kind == each.VAR_POSITIONAL for each in parameters)
         or (len(by_position) > 1 and by_position[1].name == "task")
     )
-
-
-STOP_S = 60.0
-"""Seconds that the end of the sandboxes may take."""
-NO_ANSWER = "the agent ended without an answer"
 
 
 @dataclass

@@ -29,6 +29,32 @@ END_S = 10.0
 # Without the rest of the package, whose import takes seconds.
 _COMPARE = "import sys; sys.path += sys.argv[1:]; import answer_checks; answer_checks.main()"
 _FOLDERS = [str(Path(each).parents[up]) for each, up in ((__file__, 0), (pydantic_core.__file__, 1))]
+logger = logging.getLogger("autogen_codeact")
+STOP_S = 60.0
+MAX_DETAIL = 500
+_PROGRAM = """
+import json as _json
+_values = _json.loads({values})
+_names = {{"__name__": "__check__", **_values}}
+try:
+    _code = compile(_names.pop("code"), "<check>", "exec", dont_inherit=True)
+except (SyntaxError, ValueError) as _error:
+    _code, _said = None, [None, "the code of the check is not Python: " + str(_error)[:{most}]]
+try:
+    if _code is not None:
+        exec(_code, _names)
+        _passed = _names.get("passed", True)
+        _said = [None if _passed is None else bool(_passed), None]
+except AssertionError as _error:
+    _said = [False, "the check failed: " + (str(_error)[:{most}] or "an assert without a message")]
+print("\\n" + {mark} + _json.dumps(_said), flush=True)
+"""
+MAX_PATTERN = 20_000
+MAX_CODE = 1_000_000
+MAX_ANSWER = 4_000_000
+"""Characters of an answer that can be checked."""
+LONG_ANSWER = 20_000
+"""Characters from which an answer is compared in another process."""
 
 
 async def compare_in_process(check: Check, answer: str) -> Found:
@@ -66,29 +92,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             process.kill()
         async with asyncio.timeout(END_S):
             await asyncio.shield(process.wait())
-
-
-logger = logging.getLogger("autogen_codeact")
-
-STOP_S = 60.0
-MAX_DETAIL = 500
-_PROGRAM = """
-import json as _json
-_values = _json.loads({values})
-_names = {{"__name__": "__check__", **_values}}
-try:
-    _code = compile(_names.pop("code"), "<check>", "exec", dont_inherit=True)
-except (SyntaxError, ValueError) as _error:
-    _code, _said = None, [None, "the code of the check is not Python: " + str(_error)[:{most}]]
-try:
-    if _code is not None:
-        exec(_code, _names)
-        _passed = _names.get("passed", True)
-        _said = [None if _passed is None else bool(_passed), None]
-except AssertionError as _error:
-    _said = [False, "the check failed: " + (str(_error)[:{most}] or "an assert without a message")]
-print("\\n" + {mark} + _json.dumps(_said), flush=True)
-"""
 
 
 async def check_with_code(task: Task, check: Check, answer: str, sandboxes: Any) -> Found:
@@ -160,14 +163,6 @@ def _read_output(output: str, mark: str) -> Found:
     if passed is None:
         return None, str(detail or "the check has set `passed` to None")[:MAX_DETAIL]
     return passed is True, str(detail or "the check has set `passed` to a false value")[:MAX_DETAIL]
-
-
-MAX_PATTERN = 20_000
-MAX_CODE = 1_000_000
-MAX_ANSWER = 4_000_000
-"""Characters of an answer that can be checked."""
-LONG_ANSWER = 20_000
-"""Characters from which an answer is compared in another process."""
 
 
 async def check_answer(task: Task, answer: str, sandboxes: Any) -> list[CheckResult]:

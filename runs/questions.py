@@ -25,6 +25,8 @@ MAX_TEXT = 200_000
 """Characters of code or arguments that somebody can judge."""
 SETTLE_S = 0.05
 _TOO_MUCH = (False, f"nobody can judge more than {MAX_TEXT:,} characters or {MAX_OPEN} questions")
+Key = tuple[str, int, int]
+MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class Questions:
@@ -171,9 +173,6 @@ class StepQuestions:
 # Calls to host tools are recorded by what is attached to the executor, which several agents and runs may share. Such a call runs
 # in the context of the block that makes it.
 CURRENT_STEP: ContextVar[Step | None] = ContextVar("CURRENT_STEP", default=None)
-
-Key = tuple[str, int, int]
-MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class CallRecorder:

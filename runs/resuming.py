@@ -35,6 +35,11 @@ from autogen_codeact.runs.steps import AgentHistory, RunHistory
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE, LogWriter, lock
 
+OnRebuild = Callable[[int], None]
+"""Called before a session is rebuilt, with the number of blocks that will run again."""
+WrapModel = Callable[[ChatCompletionClient], ChatCompletionClient]
+"""Returns a client that forwards to the one that it is given."""
+
 
 def adopt_run(path: Path) -> None:
     """Write new codes into the log of a run, so that it counts as made by this user on this machine."""
@@ -53,12 +58,6 @@ def adopt_run(path: Path) -> None:
                     file.write(chain.signed(unsigned(line.data)) + b"\n")
                 elif not line.cut_off:
                     raise RunFolderError(f"{path} can't be continued: line {line.number} of its log is damaged.")
-
-
-OnRebuild = Callable[[int], None]
-"""Called before a session is rebuilt, with the number of blocks that will run again."""
-WrapModel = Callable[[ChatCompletionClient], ChatCompletionClient]
-"""Returns a client that forwards to the one that it is given."""
 
 
 async def resume(path: str | os.PathLike[str], **options: Any) -> TaskResult:

@@ -33,6 +33,8 @@ from codeact_sandbox.types.result import ErrorInfo
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
+logger = logging.getLogger("autogen_codeact")
+T = TypeVar("T")
 
 
 class RecordedError(Exception):
@@ -122,9 +124,6 @@ class RunHistory:
     questions: Questions | None = None
 
 
-logger = logging.getLogger("autogen_codeact")
-
-T = TypeVar("T")
 Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 

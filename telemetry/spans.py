@@ -34,6 +34,8 @@ TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
 TOOL_RESULT = "gen_ai.tool.call.result"
 
 MAX_NAME = 200
+ATTRIBUTE = "_codeact_telemetry"
+_changing = threading.RLock()
 
 
 def short(name: str) -> str:
@@ -139,10 +141,6 @@ async def _within(inside: Context, items: AsyncGenerator[T, None]) -> AsyncGener
                 await items.aclose()
         finally:
             otel_context.detach(token)
-
-
-ATTRIBUTE = "_codeact_telemetry"
-_changing = threading.RLock()
 
 
 class Patch:
