@@ -23,7 +23,7 @@ from autogen_codeact.executors.tools.later import ASKS
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
-from autogen_codeact.runs.files import FileStore, result_record
+from autogen_codeact.runs.folder import FileStore, result_record
 from autogen_codeact.runs.questions import CURRENT_STEP, Questions, Step, StepQuestions
 from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import CallRecord, Each, error_info

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.batch.checks import check_answer, decide_passed
-from autogen_codeact.batch.numbers import find_number, to_number
+from autogen_codeact.batch.checks import check_answer, decide_passed, find_number, to_number
 from autogen_codeact.batch.rows import CheckResult
 from autogen_codeact.batch.tasks import Check, Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
