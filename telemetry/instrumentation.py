@@ -17,12 +17,12 @@ from opentelemetry.trace import Span, SpanKind, TracerProvider
 from autogen_codeact.agents.model_calls import Items, ModelCall, whole
 from autogen_codeact.teams.parts import agents_of, executors_of, models_of, teams_of
 from autogen_codeact.telemetry.content import Redact
-from autogen_codeact.telemetry.sandboxes import SpanObserver
 from autogen_codeact.telemetry.spans import (
     AGENT_DESCRIPTION,
     AGENT_NAME,
     OPERATION,
     Patch,
+    SpanObserver,
     Spans,
     detached,
     harmless,
