@@ -138,11 +138,7 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
 
 
 class Answers:
-    """Stands for a worker, and gives prepared answers.
-
-    Args:
-        found: The answers.
-    """
+    """Stands for a worker, and gives prepared answers."""
 
     def __init__(self, *found):
         self.found = list(found)
