@@ -251,12 +251,10 @@ async def test_code_in_another_language_is_named_once_and_then_the_answer(sessio
     client = scripted(SQL, again)
     result = await CodeActAgent("actor", session, model_client=client).run(task="Write SQL.")
     named = f"{NAMED_SQL}\n{ANSWER_NOT_RUN}"
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, SQL, not_run=SQL_IN_METADATA, sent_back=named),
-            answer_message(again, steps="2", not_run=SQL_IN_METADATA),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, SQL, not_run=SQL_IN_METADATA, sent_back=named),
+        answer_message(again, steps="2", not_run=SQL_IN_METADATA),
+    ]
     assert received_by(client)[1][-1] == from_agent(named)
 
 
@@ -265,15 +263,13 @@ async def test_code_beside_code_that_runs_is_named_once_in_the_observation(sessi
     client = scripted(text, text, SQL, SQL)
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
     generated = {"not_run": SQL_IN_METADATA}
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, text, "print(1)\n", **generated),
-            execution_event(1, "1\n"),
-            generation_event(2, text, "print(1)\n", **generated),
-            execution_event(2, "1\n"),
-            answer_message(SQL, steps="3", not_run=SQL_IN_METADATA),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, text, "print(1)\n", **generated),
+        execution_event(1, "1\n"),
+        generation_event(2, text, "print(1)\n", **generated),
+        execution_event(2, "1\n"),
+        answer_message(SQL, steps="3", not_run=SQL_IN_METADATA),
+    ]
     assert [call[-1] for call in received_by(client)[1:]] == [
         from_agent(f"1\n\n{NAMED_SQL}"),
         from_agent(f"1\n\n{SAME_CODE}"),
@@ -294,24 +290,20 @@ async def test_blocks_after_one_that_fails_are_counted(session: SandboxCodeExecu
 async def test_a_message_that_reached_its_maximum_length_is_asked_for_again(session: SandboxCodeExecutor) -> None:
     client = scripted(cut("It is"), cut("It is 4"))
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, "It is", sent_back=prompt.CUT_OFF_TEXT),
-            answer_message("It is 4", steps="2", cut_off="true"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, "It is", sent_back=prompt.CUT_OFF_TEXT),
+        answer_message("It is 4", steps="2", cut_off="true"),
+    ]
 
 
 async def test_a_message_that_ends_in_a_block_is_never_the_answer(session: SandboxCodeExecutor) -> None:
     texts = [f"```{label}\nSELECT" for label in ("sql", "json", "", "text")]
     client = scripted(*texts, "It is 42.")
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            *(generation_event(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
-            answer_message("It is 42.", steps="5"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        *(generation_event(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
+        answer_message("It is 42.", steps="5"),
+    ]
     assert received_by(client)[4][-1] == from_agent(CUT_OFF)
 
 
@@ -321,17 +313,15 @@ async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCod
     text = "```python\nprint(\n\n[This answer ended inside a code block: the limit of 1 steps was reached.]"
     text += "\n\n[The code printed: 1]"
     not_run = '[{"language": "python", "reason": "truncated"}]'
-    assert comparable(result.messages[-1:]) == comparable(
-        [answer_message(text, steps="1", stopped="max_steps", not_run=not_run)]
-    )
+    assert comparable(result.messages[-1:]) == [answer_message(text, steps="1", stopped="max_steps", not_run=not_run)]
 
 
 async def test_code_as_the_answer_goes_through_final_answer(session: SandboxCodeExecutor) -> None:
     client = scripted(python("final_answer('```python\\nprint(1)\\n```')"))
     result = await CodeActAgent("actor", session, model_client=client).run(task="Write code.")
-    assert comparable(result.messages[-1:]) == comparable(
-        [answer_message("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")]
-    )
+    assert comparable(result.messages[-1:]) == [
+        answer_message("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")
+    ]
     assert "pass it to `final_answer` as a string" in prompt.ANSWER_BY_CALL
 
 
