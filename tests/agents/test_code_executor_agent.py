@@ -255,14 +255,6 @@ async def test_agent_without_a_model_runs_the_code_of_others(executor: CodeExecu
     assert without_ids(result.messages[1:]) == [plain(TextMessage(content="42\ndone\n", source="runner", metadata=OK))]
 
 
-async def test_failure_without_a_model_is_described(executor: CodeExecutor) -> None:
-    result = await CodeExecutorAgent("runner", executor).run(task=FAILS)
-
-    assert without_ids(result.messages[1:]) == [
-        plain(TextMessage(content=FAILED_WORDS, source="runner", metadata=FAILED))
-    ]
-
-
 async def test_only_code_from_the_named_sources_is_run(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", executor, sources=["coder"])
     theirs = TextMessage(content="```python\nprint('user')\n```", source="user")

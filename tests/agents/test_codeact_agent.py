@@ -1,7 +1,5 @@
 """One turn of the agent that acts in code: which events there are, and exactly what the model was told."""
 
-import asyncio
-
 import pytest
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -11,11 +9,10 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_core import CancellationToken
 from autogen_core.models import SystemMessage
 from pydantic import BaseModel
 
-from autogen_codeact.agents import ApprovalResponse, CodeActAgent
+from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import ANSWER_NOT_RUN, CUT_OFF
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
@@ -318,34 +315,6 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
         "1904 bytes of output were too much to keep and are gone."
     )
     assert filled.startswith(f"{few}\n[… 200 characters left out here …]\n{few}\n\nFiles made or changed: filler (")
-
-
-async def test_refused_code_is_reported_to_the_model(session: SandboxCodeExecutor) -> None:
-    client = scripted(python("print(1)"), "Then not.")
-    agent = CodeActAgent(
-        "actor", session, model_client=client, approval_func=lambda _: ApprovalResponse(approved=False, reason="no")
-    )
-    result = await agent.run(task="Go.")
-    assert [type(message) for message in result.messages[1:]][1:] == [CodeExecutionEvent, TextMessage]
-    assert received_by(client)[1][-1] == from_agent("Code execution was not approved. Reason: no")
-
-
-async def test_cancelling_stops_the_code_and_restores_the_conversation(session: SandboxCodeExecutor) -> None:
-    client = scripted("Hello.", python("open('started', 'w').close()\nimport time\ntime.sleep(60)"), "Still here.")
-    agent = CodeActAgent("actor", session, model_client=client)
-    await agent.run(task="Hello.")
-    before = await agent.save_state()
-    token = CancellationToken()
-    running = asyncio.create_task(agent.run(task="Go.", cancellation_token=token))
-    while "started" not in await session.list_files():  # noqa: ASYNC110 (the sandbox makes it)
-        await asyncio.sleep(0.05)
-
-    token.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-    assert (await agent.save_state())["llm_context"] == before["llm_context"]
-    assert (await agent.run(task="There?")).messages[-1].to_text() == "Still here."
 
 
 async def test_invalid_limits_are_refused() -> None:

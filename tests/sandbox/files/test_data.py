@@ -16,7 +16,6 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
-    ExecutorPool,
     SandboxStartError,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -205,11 +204,6 @@ def test_a_config_contains_the_paths_as_given(tmp_path: Path, monkeypatch: pytes
         loaded = CodeExecutor.load_component(config)
         assert isinstance(loaded, SandboxCodeExecutor)
         assert loaded.sandbox.options.data == ["one.csv", str(tmp_path)]
-
-
-def test_a_pool_and_its_executors_must_have_the_same_data(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the executor and its pool differ in data"):
-        ExecutorPool(data=[tmp_path]).executor(data=[])
 
 
 # An engine on another machine
