@@ -51,17 +51,6 @@ def found(text: str) -> tuple[list[str], list[tuple[str, str]]]:
 # What is run, what is named, and what is data
 
 
-def test_labels_of_python_and_shells_are_run() -> None:
-    for label, language in [
-        *((label, "python") for label in ("python", "py", "python3", "ipython", "ipython3", "Python", "{python}")),
-        ("sh", "sh"),
-        ("shell", "sh"),
-        ("bash", "bash"),
-    ]:
-        with case(label, language):
-            assert found(fenced(label)) == ([language], [])
-
-
 def test_other_code_is_named() -> None:
     for label, code, reason in [
         ("zsh", "ls\n", "language"),
@@ -236,12 +225,15 @@ async def test_python_and_shells_run_in_order(session: SandboxCodeExecutor) -> N
             fenced("sh", "echo sh $(cat made); echo 2 > made\n"),
             fenced("bash", "[[ -e made ]] && echo bash $(cat made)\n"),
             fenced("shell", "echo shell\n"),
-            *(fenced(label, f"print('{label}')\n") for label in ("py", "python3", "ipython", "ipython3")),
+            *(
+                fenced(label, f"print('{label}')\n")
+                for label in ("Python", "{python}", "py", "python3", "ipython", "ipython3")
+            ),
         ]
     )
     agent = CodeActAgent("actor", session, model_client=scripted(text, "Done."))
     result = await agent.run(task="Go.")
-    output = "1\nsh 1\nbash 2\nshell\npy\npython3\nipython\nipython3\n"
+    output = "1\nsh 1\nbash 2\nshell\nPython\n{python}\npy\npython3\nipython\nipython3\n"
     assert result.messages[2].result.output == output  # type: ignore[union-attr]
     assert "labelled with its language, bash, python or sh:" in str(agent._whole_system_message("Act.", (), None))
 

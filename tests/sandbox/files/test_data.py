@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -26,6 +25,7 @@ from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import engine_proxy
 from tests.abuse.subject import Kind
 from tests.sandbox.bubblewrapped import open_folder
+from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import out
 
 KINDS = [Kind("docker", "session"), Kind("bubblewrap", "process")]
@@ -234,15 +234,7 @@ async def test_an_engine_elsewhere_is_sent_the_data(remote: str, folder: Path) -
     finally:
         (folder / "folder/pipe").unlink()
     assert lines == ["sending the files of data= to the Docker engine"]
-    assert await eventually(lambda: volumes() <= before)
-
-
-async def eventually(check: Any) -> bool:
-    for _ in range(100):
-        if check():
-            return True
-        await asyncio.sleep(0.05)
-    return False
+    await until(lambda: volumes() <= before)
 
 
 @pytest.mark.parametrize(
@@ -280,4 +272,4 @@ async def test_a_cancelled_start_ends_the_transfer(remote, tmp_path, monkeypatch
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert await eventually(lambda: volumes() <= before)
+    await until(lambda: volumes() <= before)

@@ -342,13 +342,6 @@ class TestCheckpointLife:
         assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
         assert await out(executor, "x") == "1\n"
 
-    async def test_stopped_checkpoint_is_woken(self, make_executor):
-        executor = await make_executor(mode="session")
-        await out(executor, "import os; x = 1")
-        assert await out(executor, "kill -STOP -1; echo done", "sh") == "done\n"
-        assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
-        assert await out(executor, "x") == "1\n"
-
     async def test_new_session_has_no_checkpoint(self, make_executor):
         """An idle sandbox takes no more memory than it must."""
         executor = await make_executor(mode="session")
