@@ -24,8 +24,7 @@ from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult
 from codeact_sandbox.work_folder import WorkFolder
 
-MAX_ENDED_JOBS = 32
-"""Jobs that have ended and whose output is kept."""
+MAX_ENDED_JOBS = 32  # jobs that have ended and whose output is kept
 Words = Sequence[str] | str
 Input = bytes | str | Iterable[bytes] | AsyncIterable[bytes]
 OnOutput = Callable[[Stream, bytes], Any]
@@ -58,7 +57,6 @@ async def run_command(
     """Run a command beside the blocks, and wait for its end; the sandbox is started if it is not running.
 
     Args:
-        sandbox: The sandbox.
         command: Program and arguments, or a line for `/bin/sh -c`.
         stdin: What it reads: bytes, text, or pieces of bytes. Default: nothing.
         cwd: Its directory: absolute, or relative to the workspace. Default: the workspace.
@@ -234,11 +232,17 @@ def _checked(command: Words, cwd: str | None, env: Mapping[str, str] | None, use
     return {"words": command if isinstance(command, str) else words, "cwd": cwd, "env": dict(env or {})}
 
 
-async def _prepared(sandbox: HasCommands) -> RunnerClient:
-    """Return the running sandbox, with what has changed on the host."""
+async def live_client(sandbox: HasCommands) -> RunnerClient:
+    """Return the running sandbox, unless its session is being rebuilt."""
     client = await sandbox.ready()
     if sandbox.replaying_now:
         raise SandboxError("the session is being rebuilt: run the command when that is done")
+    return client
+
+
+async def _prepared(sandbox: HasCommands) -> RunnerClient:
+    """Return the running sandbox, with what has changed on the host."""
+    client = await live_client(sandbox)
     if client.gateway is not None:
         client.gateway.begin_block(shut=False)
     workspace = sandbox._folder.workspace

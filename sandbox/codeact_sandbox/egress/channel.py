@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-WINDOW = 256 * 1024
-"""Bytes that either side of a channel may send before the other side has read them."""
+WINDOW = 256 * 1024  # bytes that either side of a channel may send before the other side has read them
 PIECE = 64 * 1024
-HEAD_LIMIT = 64 * 1024
-"""Bytes that `Channel.read_head` reads at most."""
+HEAD_LIMIT = 64 * 1024  # bytes that `Channel.read_head` reads at most
 IDLE_S = 300.0
 HALF_CLOSED_S = 60.0
 FLUSH_S = 5.0
@@ -39,14 +37,13 @@ class Channel:
 
     def __init__(self, link: Link, ident: int, loop: asyncio.AbstractEventLoop) -> None:
         self.ident = ident
-        self.sent = self.received = 0
-        """Bytes that the sandbox has sent and received."""
-        self.closed = False
+        self.sent = self.received = 0  # bytes that the sandbox has sent and received
+        self.closed = self.broken = False  # whether it has ended in the sandbox; without an end of its data
         self.last_activity = time.monotonic()
         self.on_closed: Callable[[], object] | None = None
         self._link = link
         self._reader = asyncio.StreamReader(limit=HEAD_LIMIT, loop=loop)
-        self._input_ended = self._output_ended = False
+        self._input_ended = self.output_ended = False
         self._input_room = WINDOW
         self._room_lock = threading.Lock()
         self._unacknowledged = 0
@@ -69,7 +66,7 @@ class Channel:
         if data and not self._input_ended:
             self._reader.feed_data(data)
         if op in ("end", "close") and not self._input_ended:
-            self._input_ended = True
+            self._input_ended, self.broken = True, op == "close"
             self._reader.feed_eof()
         if op == "close":
             self.closed = True
@@ -106,7 +103,7 @@ class Channel:
             while not self._credit and not self.closed:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
-            if self.closed or self._output_ended:
+            if self.closed or self.output_ended:
                 raise ChannelClosed("the sandbox has closed the connection")
             size = min(len(view), self._credit, PIECE)
             self._credit -= size
@@ -117,13 +114,13 @@ class Channel:
 
     def end(self) -> None:
         """Notify the sandbox that nothing more will be sent."""
-        if not self._output_ended and not self.closed:
-            self._output_ended = True
+        if not self.output_ended and not self.closed:
+            self.output_ended = True
             self._link.send_message(self.ident, {"op": "end"})
 
     def close(self) -> None:
         """Close both directions; what was sent still arrives."""
-        self._output_ended = True
+        self.output_ended = True
         if not self.closed:
             self._link.send_message(self.ident, {"op": "close"})
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -63,6 +63,17 @@ class Gateway(Protocol):
         """End every connection."""
 
 
+class Ports(Protocol):
+    """The forwarded ports."""
+
+    @property
+    def forwards(self) -> Collection[object]:
+        """Those that are open."""
+
+    def close(self) -> None:
+        """End every connection."""
+
+
 class RunnerClient:
     """A runner in a sandbox, from start to stop."""
 
@@ -77,17 +88,17 @@ class RunnerClient:
         gateway: Gateway | None = None,
     ) -> None:
         self.name = name
-        self.requests = Requests(name, self.stop)
-        """Requests about files and the session."""
+        self.requests = Requests(name, self.stop)  # requests about files and the session
         self.blocks = RunningBlocks(self.requests, self.stop, settings.output_limit, grace_s)
         self.processes = Processes(self.requests, self.stop, settings.output_limit, grace_s)
         self._grace_s = grace_s
         self.settings = settings
         self.gateway = gateway
+        self.ports: Ports | None = None
+        """The forwarded ports, if there have been any."""
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
-        self.hello: Hello | None = None
-        """The runner's first message; None before the start."""
+        self.hello: Hello | None = None  # the runner's first message; None before the start
         self._stop_lock = threading.Lock()
         self.give_back: Callable[[RunnerClient], bool] | None = None
         """Called at the end of a use; returns whether the sandbox stays for another one."""
@@ -210,7 +221,7 @@ class RunnerClient:
         try:
             with self.requests.lock:
                 connection = self.requests.connection
-                if connection is None or not connection.is_quiet or not self.blocks.idle:
+                if connection is None or not connection.is_quiet or not self.blocks.idle or self.ports is not None:
                     return None
                 if self.gateway is not None and not self.gateway.renew():
                     return None
@@ -254,6 +265,7 @@ class RunnerClient:
                     connection.close(self._grace_s)
                 self._launcher.kill()
             finally:
-                if self.gateway is not None:
-                    self.gateway.close()
+                for each in (self.gateway, self.ports):
+                    if each is not None:
+                        each.close()
                 self._launcher.close()
