@@ -27,6 +27,15 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
 
+logger = logging.getLogger("autogen_codeact")
+MAX_UNREAD = 100
+"""Rows that nobody has taken before no further task begins."""
+CANCEL_S = 60.0
+"""Seconds that cancelled attempts have to end, before they are left alone."""
+LATE_S = 90.0
+"""The same after `task_timeout`; ending a sandbox may take 60."""
+RATE_ROWS = 50
+
 
 async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
     """Await a coroutine to its end, also if the caller is cancelled meanwhile."""
@@ -121,17 +130,6 @@ class Jobs:
                 fields = {name: getattr(before, name) for name in AttemptRecord.model_fields}
                 job.failures = [*job.failures, AttemptRecord(**fields)]
         return job
-
-
-logger = logging.getLogger("autogen_codeact")
-
-MAX_UNREAD = 100
-"""Rows that nobody has taken before no further task begins."""
-CANCEL_S = 60.0
-"""Seconds that cancelled attempts have to end, before they are left alone."""
-LATE_S = 90.0
-"""The same after `task_timeout`; ending a sandbox may take 60."""
-RATE_ROWS = 50
 
 
 class Scheduler:

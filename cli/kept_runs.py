@@ -258,11 +258,10 @@ def show_run(path: Path, *, as_json: bool) -> int:
     say_files(run, store.run_name(path))
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
+    name = store.run_name(path)
     if finished is None and not run.started.conversation:
-        if store.is_being_written(path):
-            say("the run is still going on")
-        else:
-            say(f"the run was interrupted: `codeact resume {store.run_name(path)}` continues it")
+        ended = f"the run was interrupted: `codeact resume {name}` continues it"
+        say("the run is still going on" if store.is_being_written(path) else ended)
     elif finished is not None and finished.outcome == "waiting":
         say(str(RunWaiting(path, make_plan(path).open_questions)))
         return 0
@@ -271,9 +270,9 @@ def show_run(path: Path, *, as_json: bool) -> int:
     elif finished is not None and finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
     if run.started.conversation:
-        say(f"`codeact chat --resume {store.run_name(path)}` goes on with the conversation")
+        say(f"`codeact chat --resume {name}` goes on with the conversation")
     elif finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {store.run_name(path)}` continues the run")
+        say(f"`codeact resume {name}` continues the run")
     return 0
 
 

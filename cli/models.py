@@ -191,13 +191,8 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
-    except CommandError:
-        raise
-    except RefusedConfigError as error:
-        raise CommandError(f"{name}: {error}") from None
-    except (ImportError, TypeError) as error:
-        problem = without_secrets(str(error), ModelChoice(name))
-        raise CommandError(f"{name} can't be loaded: {problem}") from error
+    except (CommandError, RefusedConfigError) as error:
+        raise CommandError(f"{name}: {error}" if isinstance(error, RefusedConfigError) else str(error)) from None
     except Exception as error:  # whatever the constructor of a client raises
         raise CommandError(f"{name} can't be loaded: {describe_error(error, ModelChoice(name))}") from error
     return loaded

@@ -31,6 +31,11 @@ _METADATA = {
 }
 
 Cell = dict[str, Any]
+_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
+"""Messages that other events repeat."""
+MAX_UNDER_WAY = 8
+MAX_CELL = 6 * 1024 * 1024
+"""Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
 
 
 def markdown_cell(text: str) -> Cell:
@@ -133,13 +138,6 @@ def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
         file.write(f"{',' if count > 1 else ''}\n{to_json({'id': f'cell-{count}', **cell})}")
     file.write(f'\n],\n"metadata": {json.dumps(_METADATA)},\n"nbformat": 4,\n"nbformat_minor": 5\n}}\n')
     return count
-
-
-_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
-"""Messages that other events repeat."""
-MAX_UNDER_WAY = 8
-MAX_CELL = 6 * 1024 * 1024
-"""Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
 
 
 def export_notebook(run: Run, file: TextIO) -> None:

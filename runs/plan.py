@@ -174,13 +174,7 @@ class _Step:
     calls: dict[int, events.HostCallStarted | events.HostCallFinished] = field(default_factory=dict)
 
 
-@dataclass
-class _ToolCall:
-    started: events.HostCallStarted
-    finished: events.HostCallFinished | None = None
-
-
-_Item = ModelAnswer | _Step | _ToolCall | Value
+_Item = ModelAnswer | _Step | ToolAnswer | Value
 
 
 class _Reader:
@@ -195,7 +189,7 @@ class _Reader:
         self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
-        self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
+        self._tool_calls: dict[tuple[str, int], ToolAnswer] = {}
         self._stopped: events.LogStopped | None = None
         self._before: list[dict[str, Any]] | None = None
         self._held = self._last_cost = 0
@@ -300,10 +294,10 @@ class _Reader:
                     step.calls[event.call] = event
         elif isinstance(event, events.HostCallStarted):
             self._history(event.agent).tool_calls = event.call
-            call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
+            call = self._tool_calls[event.agent, event.call] = ToolAnswer(event.name, event.arguments)
             self._items.setdefault(event.agent, []).append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
-            known.finished = event
+            known.record = event.record
 
     def _ended_or_not(self, event: events.RunEvent) -> None:
         if isinstance(event, events.LogStopped):
@@ -357,17 +351,7 @@ class _Reader:
         # A failed call at the end may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()
-        made: list[ModelAnswer | StepResult | ToolAnswer | Value] = []
-        for each in items:
-            match each:
-                case _Step():
-                    made.append(self._step(each, is_last=each is items[-1]))
-                case _ToolCall():
-                    record = each.finished.record if each.finished is not None else None
-                    made.append(ToolAnswer(each.started.name, each.started.arguments, record))
-                case _:
-                    made.append(each)
-        return made
+        return [self._step(each, is_last=each is items[-1]) if isinstance(each, _Step) else each for each in items]
 
     def _step(self, step: _Step, *, is_last: bool) -> StepResult:
         number, blocks, finished = step.started.number, step.started.blocks, step.finished

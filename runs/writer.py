@@ -22,7 +22,7 @@ from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.event_json import EventWriter, fields_of
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
-from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
 from codeact_sandbox.files.private_folders import identity_of, keep_private

@@ -32,6 +32,13 @@ SHUTDOWN_S = 30.0
 # What a client of HTTP/2, which Ray's servers speak, says first; the server answers with a frame of settings (type 4).
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _FRAME = 9
+TASKS_PER_ACTOR = 4
+ANSWER_S = 120.0
+"""Seconds without a word of an attempt, after which its actor counts as lost."""
+STOP_S = 40.0
+REVIVE_S = 1.0
+_LOST = {"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "RpcError", "GetTimeoutError"}
+_GONE = {"ActorDiedError", "ActorUnschedulableError"}
 
 
 @asynccontextmanager
@@ -98,15 +105,6 @@ async def _probe(address: str) -> None:
         ) from error
     if len(answer) < _FRAME or answer[3] != 4:
         raise BatchBackendError(f"What answers at {shown} is not Ray: give the address of its head node.")
-
-
-TASKS_PER_ACTOR = 4
-ANSWER_S = 120.0
-"""Seconds without a word of an attempt, after which its actor counts as lost."""
-STOP_S = 40.0
-REVIVE_S = 1.0
-_LOST = {"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "RpcError", "GetTimeoutError"}
-_GONE = {"ActorDiedError", "ActorUnschedulableError"}
 
 
 class Ray:
