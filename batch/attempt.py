@@ -1,4 +1,4 @@
-"""One attempt at a task: an agent in a sandbox of its own, with a log, and the checks of its answer."""
+"""One attempt at a task: an agent in a sandbox of a pool, with a log, the checks of its answer, and whether it is repeated."""
 
 from __future__ import annotations
 

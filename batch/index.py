@@ -16,8 +16,7 @@ from pydantic_core import from_json
 
 from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.rows import Outcome, Row
-from autogen_codeact.runs.budget import json_cost
-from autogen_codeact.runs.folder import read_lines
+from autogen_codeact.runs.folder import json_cost, read_lines
 
 RESULTS = "results.jsonl"
 MAX_LINE = 32 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""Reading the tasks of a batch, one after the other: a bad one is reported, and the others are read."""
+"""Reading the tasks of a batch from files or iterables: a bad one is reported, and the others are read, in bounded memory."""
 
 from __future__ import annotations
 

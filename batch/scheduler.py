@@ -1,4 +1,4 @@
-"""Which attempt begins when: slots, limits, retries, and the rows that come out."""
+"""Which attempt of which task begins when: slots, limits, retries, and the rows that come out."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ from autogen_codeact.runs import (
     store,
 )
 from autogen_codeact.runs.atomic_file import atomic_text_file
-from autogen_codeact.runs.budget import MAX_EVENT, Budget
 from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.folder import MAX_EVENT, Budget
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from autogen_codeact.runs import events
-from autogen_codeact.runs.budget import Budget
+from autogen_codeact.runs.folder import Budget
 from autogen_codeact.runs.notebook import MAX_CELL, to_json
 from autogen_codeact.runs.reader import Gap, RawEvent, Run
 

@@ -1,4 +1,4 @@
-"""Questions that end a run until a person has answered them."""
+"""Questions that end a run until a person has answered them, and records of calls to host tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of one agent in a run: written to the log, and in a resumed run answered from it."""
+"""The steps of one agent in a run: written to the log, and in a resumed run answered from what it had received."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting and ending spans, and running code with a span as the current one."""
+"""Spans: starting and ending them, running code with one as the current one, and those of blocks and host tools."""
 
 from __future__ import annotations
 

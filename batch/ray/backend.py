@@ -1,4 +1,4 @@
-"""Attempts in the actors of a Ray cluster, with their logs in the driver's folder."""
+"""Attempts in the actors of a Ray cluster, with their logs in the driver's folder, and the connection to it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, prepare
 from autogen_codeact.batch.errors import AttemptError, BatchBackendError
 from autogen_codeact.batch.limits import ModelGate
-from autogen_codeact.batch.ray.folders import Folders
-from autogen_codeact.batch.ray.worker import RayWorker, Sent
+from autogen_codeact.batch.ray.worker import Folders, RayWorker, Sent
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.run_end import read_log
 from codeact_sandbox.host.waiting import in_thread
