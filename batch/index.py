@@ -19,10 +19,8 @@ from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.runs.folder import json_cost, read_lines
 
 RESULTS = "results.jsonl"
-MAX_LINE = 32 * 1024 * 1024
-"""Bytes of a row; longer lines are left out. A row's metadata can have 16 MiB."""
-MAX_COST = 64 * 1024 * 1024
-"""Bytes of memory that a row may take."""
+MAX_LINE = 32 * 1024 * 1024  # bytes of a row; longer lines are left out. A row's metadata can have 16 MiB
+MAX_COST = 64 * 1024 * 1024  # bytes of memory that a row may take
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;

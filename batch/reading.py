@@ -23,8 +23,7 @@ from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.formatting import format_count
 
-MAX_ROW = 16 * 1024 * 1024
-"""Bytes of one task."""
+MAX_ROW = 16 * 1024 * 1024  # bytes of one task
 TOO_LONG = f"it is longer than {MAX_ROW // 2**20} MiB"
 BOM = b"\xef\xbb\xbf"
 KNOWN = ("id", "task", "files", "data", "expected", "check", "metadata")
@@ -276,8 +275,7 @@ class _TaskFactory:
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        self._ids: set[int] = set()
-        """Hashes of the ids: 100,000 take 10 MB."""
+        self._ids: set[int] = set()  # hashes of the ids: 100,000 take 10 MB
 
     def make(self, found: FoundRow | BadTask) -> Task | BadTask:
         """Return the task of a row."""

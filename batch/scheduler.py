@@ -28,12 +28,9 @@ from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
-MAX_UNREAD = 100
-"""Rows that nobody has taken before no further task begins."""
-CANCEL_S = 60.0
-"""Seconds that cancelled attempts have to end, before they are left alone."""
-LATE_S = 90.0
-"""The same after `task_timeout`; ending a sandbox may take 60."""
+MAX_UNREAD = 100  # rows that nobody has taken before no further task begins
+CANCEL_S = 60.0  # seconds that cancelled attempts have to end, before they are left alone
+LATE_S = 90.0  # the same after `task_timeout`; ending a sandbox may take 60
 RATE_ROWS = 50
 
 

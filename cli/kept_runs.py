@@ -42,12 +42,10 @@ from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
-PRUNE_S = 10.0
-"""Seconds that a disk may take for removing old runs, after which the command ends without it."""
+PRUNE_S = 10.0  # seconds that a disk may take for removing old runs, after which the command ends without it
 MAX_TASK = 60
 _COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
-MAX_NAMES = 10
-"""Names of files that are printed."""
+MAX_NAMES = 10  # names of files that are printed
 
 
 def choose_run_folder(task: str) -> Path | None:

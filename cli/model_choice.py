@@ -18,8 +18,7 @@ from autogen_codeact.cli.exit import CommandError
 
 DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
-LOCAL, GGUF = "local", "gguf:"
-"""A small model on this machine, and one in a file."""
+LOCAL, GGUF = "local", "gguf:"  # A small model on this machine, and one in a file
 NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
 _option = partial(option, rich_help_panel="Model")
 _TIMEOUT_HELP = "Longest wait for an answer of the server, or with --stream for a piece of it."

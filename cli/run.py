@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
 
 
-EXIT_WAITING = 4
-"""The run waits for an answer."""
+EXIT_WAITING = 4  # the run waits for an answer
 
 
 class RunPrinter:

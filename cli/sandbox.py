@@ -18,8 +18,7 @@ from autogen_codeact.executors.auto import choose_executor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team
 
-LANGUAGES = ("python", "sh", "bash")
-"""Run by default, with and without --act."""
+LANGUAGES = ("python", "sh", "bash")  # run by default, with and without --act
 
 
 @asynccontextmanager

@@ -98,8 +98,7 @@ class _AgentSteps(_Steps):
     def __init__(self, run: Run, info: events.AgentInfo) -> None:
         super().__init__(run)
         self.info = info
-        self._unread: dict[str, Any] | None = None
-        """The result of code that the model has not read yet."""
+        self._unread: dict[str, Any] | None = None  # the result of code that the model has not read yet
 
     def head(self) -> dict[str, Any]:
         head = super().head()

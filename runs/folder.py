@@ -1,4 +1,4 @@
-"""A run's folder, read without trust: no symbolic link in it is followed, only regular files are opened, and memory is bounded."""
+"""A run's folder, read without trust: no link in it is followed, only regular files are opened, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from codeact_sandbox.files.regular_files import open_regular
 
 MAX_EVENT = 24 * 1024 * 1024
 """Bytes of memory that the large values of one event, or the files of one result, may take."""
-MAX_HELD = 64 * 1024 * 1024
-"""Bytes of memory that everything may take that is needed to continue a run."""
+MAX_HELD = 64 * 1024 * 1024  # bytes of memory that everything may take that is needed to continue a run
 _PIECE = 64 * 1024
 _BACKSLASHES = re.compile(rb"\\*")
 _WIDE = re.compile(rb"[\xf0-\xff]|\\u[dD]8")
@@ -36,10 +35,8 @@ _CONTROLS = bytes(range(32))
 _COSTS = {b"{": 240, b"[": 96, b",": 48, b":": 110}
 _STRING = 58
 FILES = "files"
-MAX_FILE = 64 * 1024 * 1024
-"""Bytes of one stored file; a larger one is left out."""
-MAX_ALL = 1024 * 1024 * 1024
-"""Bytes of all stored files of a run."""
+MAX_FILE = 64 * 1024 * 1024  # bytes of one stored file; a larger one is left out
+MAX_ALL = 1024 * 1024 * 1024  # bytes of all stored files of a run
 TOO_LARGE = "a run's folder keeps files of up to {limit:,} bytes"
 TOO_MANY = "the files of a run's folder may have {limit:,} bytes together"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

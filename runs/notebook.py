@@ -31,8 +31,7 @@ _METADATA = {
 }
 
 Cell = dict[str, Any]
-_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
-"""Messages that other events repeat."""
+_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")  # messages that other events repeat
 MAX_UNDER_WAY = 8
 MAX_CELL = 6 * 1024 * 1024
 """Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""

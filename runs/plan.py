@@ -25,11 +25,9 @@ from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
-EVENT_BYTES = 2_000
-"""Bytes of memory of an event, beside its values."""
+EVENT_BYTES = 2_000  # bytes of memory of an event, beside its values
 MAX_AGENTS = 1_000
-MAX_UNDO_POINTS = 50
-"""Turns of a conversation that can be undone."""
+MAX_UNDO_POINTS = 50  # turns of a conversation that can be undone
 
 
 class RunNotResumableError(RunError):

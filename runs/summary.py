@@ -15,8 +15,7 @@ from autogen_codeact.runs.reader import RawEvent, Run, load_run
 from autogen_codeact.runs.store import EVENTS, is_being_written
 
 MAX_TEXT = 10_000
-_MAX = 10**12
-"""Greater numbers than this are no counts and no seconds."""
+_MAX = 10**12  # greater numbers than this are no counts and no seconds
 Outcome = Literal["completed", "failed", "cancelled", "waiting", "running", "interrupted"]
 
 

@@ -32,8 +32,7 @@ SHUTDOWN_S = 30.0
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _FRAME = 9
 TASKS_PER_ACTOR = 4
-ANSWER_S = 120.0
-"""Seconds without a word of an attempt, after which its actor counts as lost."""
+ANSWER_S = 120.0  # seconds without a word of an attempt, after which its actor counts as lost
 STOP_S = 40.0
 REVIVE_S = 1.0
 _LOST = {"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "RpcError", "GetTimeoutError"}

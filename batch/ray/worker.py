@@ -26,8 +26,7 @@ from codeact_sandbox.host.waiting import in_thread
 
 Files = dict[tuple[str, str], bytes | None]
 """Contents by "log" or "work" and the name there; None for a file that is gone. The events of the run are last."""
-IDLE_S = 10.0
-"""Seconds after which the driver is told that an attempt is still running."""
+IDLE_S = 10.0  # seconds after which the driver is told that an attempt is still running
 STOP_S = 30.0
 
 
