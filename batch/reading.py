@@ -88,8 +88,7 @@ class _Lines:
     """The lines of a file, none of which is held if it is too long."""
 
     def __init__(self, file: BinaryIO, number: int = 0) -> None:
-        self.number = number
-        """Of the last line, from 1."""
+        self.number = number  # of the last line, from 1
         self._file = file
 
     def read(self) -> bytes | None:
@@ -134,8 +133,7 @@ class _Records:
         self._lines = _Lines(file, 1)
         self._delimiter = delimiter
         self._unclosed = False
-        self.first = 0
-        """Line at which the last record begins."""
+        self.first = 0  # line at which the last record begins
         csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW))
 
     def read(self) -> list[str] | str | None:

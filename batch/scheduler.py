@@ -70,8 +70,7 @@ class Jobs:
         total: int | None,
         add_row: Callable[[Row], Awaitable[None]],
     ) -> None:
-        self.total = total
-        """How many rows there will be, or None if that is not known yet."""
+        self.total = total  # how many rows there will be, or None if that is not known yet
         self._tasks = tasks
         self._is_repeatable = isinstance(tasks, str | Path | Sequence) or getattr(tasks, "is_repeatable", False)
         self._folder = folder

@@ -201,8 +201,7 @@ class RowWriter:
 
     def __init__(self) -> None:
         self._threads = Threads(1, name="rows")
-        self.is_stuck = False
-        """Whether a row waits for the reader, so that nothing else can be printed either."""
+        self.is_stuck = False  # whether a row waits for the reader, so that nothing else can be printed either
 
     async def write(self, row: dict[str, Any]) -> None:
         """Print a row."""

@@ -43,8 +43,7 @@ class JsonPrinter:
     """Prints the messages of a run, those about results of code with the files and displays of it."""
 
     def __init__(self, folder: Path | None, *, files_stay: bool) -> None:
-        self.watcher = _Results()
-        """An observer for `executor.attach(observers=[…])`."""
+        self.watcher = _Results()  # an observer for `executor.attach(observers=[…])`
         self._log = _LoggedResults(folder) if folder is not None else None
         self._files_stay = files_stay
 

@@ -280,8 +280,7 @@ def _describe(gap: Gap) -> str:
 
 
 class _JsonPrinter:
-    most = MAX_EVENT
-    """Bytes of memory that the values of an event may take."""
+    most = MAX_EVENT  # bytes of memory that the values of an event may take
 
     def __init__(self, run: Run) -> None:
         self._run = run

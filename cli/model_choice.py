@@ -35,11 +35,9 @@ class Preset:
     title: str
     key_variable: str
     base_url: str
-    url_variable: str | None = None
-    """Variable that replaces the address."""
+    url_variable: str | None = None  # variable that replaces the address
     needs_key: bool = True
-    own_list: bool = False
-    """Whether its list of models takes the key in Anthropic's form."""
+    own_list: bool = False  # whether its list of models takes the key in Anthropic's form
     advice: str = "Is the model's server running, and its address right?"
     """What to do if there is no connection to it."""
 

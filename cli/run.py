@@ -63,8 +63,7 @@ class RunPrinter:
         self.watcher = progress.watcher if self._json is None else self._json.watcher
         """An observer for `executor.attach(observers=[…])`."""
         self._transcript = Transcript(Terminal(), team=team)
-        self.failed: bool | None = None
-        """Whether the last code failed; None before any code."""
+        self.failed: bool | None = None  # whether the last code failed; None before any code
         self._answered = self._empty = self._cut_off = self._too_long = False
         self._not_run: list[str] = []
 

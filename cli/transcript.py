@@ -70,8 +70,7 @@ class Transcript:
         self._team, self._chat = team, chat
         self._answer = AnswerPrinter(terminal)
         self._answering = False
-        self._streamed = ""
-        """What has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`."""
+        self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
         self._output = ""  # what the code that runs has written, as far as it was printed
         self._step = "Code"
         self._speaker = ""

@@ -55,8 +55,7 @@ class _Steps:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.count = self.gaps = self.prompt_tokens = self.completion_tokens = 0
-        self.open: Step | None = None
-        """The last step of the agent, to which its code and their results are added."""
+        self.open: Step | None = None  # the last step of the agent, to which its code and their results are added
 
     def all(self) -> Iterator[Step]:
         """Return the steps."""

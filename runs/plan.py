@@ -180,8 +180,7 @@ class _Reader:
 
     def __init__(self, run: Run) -> None:
         names = (agent.name.partition("#")[0] for agent in run.started.agents)
-        self.plan = Plan(run, messages=KnownMessages(names))
-        """What is known so far."""
+        self.plan = Plan(run, messages=KnownMessages(names))  # what is known so far
         self._clock = RunClock()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}

@@ -225,10 +225,8 @@ class LogReader:
     def __init__(self, folder: RunFolder, chain: Chain | None = None) -> None:
         self._folder = folder
         self._chain = chain
-        self.at_end = False
-        """Whether everything that the log had at the last reading has been read."""
-        self.cut_off = False
-        """Whether the log ended in the middle of a line when it was last read to its end."""
+        self.at_end = False  # whether everything that the log had at the last reading has been read
+        self.cut_off = False  # whether the log ended in the middle of a line when it was last read to its end
         self._last: Line | None = None
         self._seq = 0
         self._gapped = False

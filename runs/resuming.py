@@ -71,8 +71,7 @@ class Session:
         self._executor = executor
         self._record = record_of(executor)
         self._codes: list[str] = []
-        self.note: str | None = None
-        """What differs from what it was, after `rebuild` or `empty`."""
+        self.note: str | None = None  # what differs from what it was, after `rebuild` or `empty`
 
     def load(self, changes: Sequence[JournalChange]) -> int:
         """Have the session rebuilt as it was after some changes, unless it is still alive."""

@@ -137,8 +137,7 @@ class RunClock:
     """Adds up the time that a run took in each of its processes: their monotonic clocks have nothing in common."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        """Seconds until the last event."""
+        self.seconds = 0.0  # seconds until the last event
         self._before: float | None = None
 
     def see(self, name: str, now: object) -> None:

@@ -58,8 +58,7 @@ class LogWriter:
         self.folder = folder
         self.redaction = redaction
         self.files = FileStore(folder, redaction.content)
-        self.stopped: str | None = None
-        """Why nothing is written any more, or None."""
+        self.stopped: str | None = None  # why nothing is written any more, or None
         self.totals = {"model_calls": 0, "blocks": 0, "prompt_tokens": 0, "completion_tokens": 0}
         """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
         self._seq = last
