@@ -28,8 +28,7 @@ from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.errors import SandboxError, SandboxUnavailable
 from codeact_sandbox.types.result import Result
 
-MAX_LOOKED_AT = 10_000
-"""Characters at the end of a text in which its last number has to be."""
+MAX_LOOKED_AT = 10_000  # characters at the end of a text in which its last number has to be
 MAX_DIGITS = 1000
 MAX_EXPONENT = 400
 _SPACES = "\u00a0\u2007\u2009\u202f"
@@ -70,10 +69,8 @@ print("\\n" + {mark} + _json.dumps(_said), flush=True)
 """
 MAX_PATTERN = 20_000
 MAX_CODE = 1_000_000
-MAX_ANSWER = 4_000_000
-"""Characters of an answer that can be checked."""
-LONG_ANSWER = 20_000
-"""Characters from which an answer is compared in another process."""
+MAX_ANSWER = 4_000_000  # characters of an answer that can be checked
+LONG_ANSWER = 20_000  # characters from which an answer is compared in another process
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which attempt begins when: slots, limits, retries, and the rows that come out."""
+"""Which attempt of which task begins when: slots, limits, retries, and the rows that come out."""
 
 from __future__ import annotations
 
@@ -28,12 +28,9 @@ from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
-MAX_UNREAD = 100
-"""Rows that nobody has taken before no further task begins."""
-CANCEL_S = 60.0
-"""Seconds that cancelled attempts have to end, before they are left alone."""
-LATE_S = 90.0
-"""The same after `task_timeout`; ending a sandbox may take 60."""
+MAX_UNREAD = 100  # rows that nobody has taken before no further task begins
+CANCEL_S = 60.0  # seconds that cancelled attempts have to end, before they are left alone
+LATE_S = 90.0  # the same after `task_timeout`; ending a sandbox may take 60
 RATE_ROWS = 50
 
 
@@ -73,8 +70,7 @@ class Jobs:
         total: int | None,
         add_row: Callable[[Row], Awaitable[None]],
     ) -> None:
-        self.total = total
-        """How many rows there will be, or None if that is not known yet."""
+        self.total = total  # how many rows there will be, or None if that is not known yet
         self._tasks = tasks
         self._is_repeatable = isinstance(tasks, str | Path | Sequence) or getattr(tasks, "is_repeatable", False)
         self._folder = folder

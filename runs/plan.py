@@ -14,9 +14,9 @@ from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs import events
 from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
-from autogen_codeact.runs.budget import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
@@ -25,11 +25,9 @@ from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
-EVENT_BYTES = 2_000
-"""Bytes of memory of an event, beside its values."""
+EVENT_BYTES = 2_000  # bytes of memory of an event, beside its values
 MAX_AGENTS = 1_000
-MAX_UNDO_POINTS = 50
-"""Turns of a conversation that can be undone."""
+MAX_UNDO_POINTS = 50  # turns of a conversation that can be undone
 
 
 class RunNotResumableError(RunError):
@@ -182,8 +180,7 @@ class _Reader:
 
     def __init__(self, run: Run) -> None:
         names = (agent.name.partition("#")[0] for agent in run.started.agents)
-        self.plan = Plan(run, messages=KnownMessages(names))
-        """What is known so far."""
+        self.plan = Plan(run, messages=KnownMessages(names))  # what is known so far
         self._clock = RunClock()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}

@@ -1,4 +1,4 @@
-"""The steps of one agent in a run: written to the log, and in a resumed run answered from it."""
+"""The steps of one agent in a run: written to the log, and in a resumed run answered from what it had received."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ class ToolAnswer:
 
     name: str
     arguments: dict[str, Any]
-    record: CallRecord | None = None
-    """None if the process ended during the call."""
+    record: CallRecord | None = None  # None if the process ended during the call
 
 
 @dataclass(frozen=True)
@@ -168,12 +167,9 @@ class AgentSteps:
     def __init__(self, agent: str, log: LogWriter, journal: JournalLog, history: AgentHistory | None = None) -> None:
         self.agent = agent
         self.log = log
-        self.note: str | None = None
-        """What its model is to be told with the next request that it really gets."""
-        self.is_empty = False
-        """Whether its session is empty, because it was not rebuilt."""
-        self.questions: Questions | None = None
-        """What `Later` asks; None if nothing waits."""
+        self.note: str | None = None  # what its model is to be told with the next request that it really gets
+        self.is_empty = False  # whether its session is empty, because it was not rebuilt
+        self.questions: Questions | None = None  # what `Later` asks; None if nothing waits
         self._journal = journal
         self._history = history if history is not None else AgentHistory()
         self._late: list[Callable[[], Awaitable[object]]] = []

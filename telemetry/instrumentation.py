@@ -1,4 +1,4 @@
-"""`instrument`: spans for agents and teams, with everything inside them."""
+"""`instrument`: spans for agents, teams and model calls, with everything inside them."""
 
 from __future__ import annotations
 
