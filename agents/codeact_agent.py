@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-)
+from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext

@@ -11,8 +11,7 @@ from typing import Any
 
 from autogen_codeact.agents.budget import prices_of
 from autogen_codeact.runs.errors import RunError, RunFolderError
-from autogen_codeact.runs.folder import Line
-from autogen_codeact.runs.memory import MemoryLimit, json_cost
+from autogen_codeact.runs.folder import Line, MemoryLimit, json_cost
 from autogen_codeact.runs.reader import Gap, LogReader, Run, load_run, read_line
 from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.runs.summary import task_text
