@@ -31,16 +31,9 @@ from autogen_codeact.cli.sandbox import make_agent
 from autogen_codeact.teams import Team
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
-_BY_OPTION = (
-    "attempts",
-    "backoff",
-    "max_sandboxes",
-    "max_seconds",
-    "model_calls_per_minute",
-    "task_timeout",
-    "tasks_per_minute",
-)
-"""Settings that are given with `--option`."""
+_WITH_FLAG = {"prices", *BatchJob.__dataclass_fields__}
+_BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fields if name not in _WITH_FLAG}
+"""Settings that are given with `--option`, by the names there."""
 
 
 def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
@@ -72,7 +65,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
                 "max_tokens": job.max_tokens,
                 "max_cost": job.max_cost,
                 "prices": prices,
-                **{"backoff_s" if name == "backoff" else name: value for name, value in rare.items()},
+                **{_BY_OPTION[name]: value for name, value in rare.items()},
             }
         )
     except ValidationError as error:
@@ -124,11 +117,10 @@ class ChosenTasks:
 
     def _with_check(self, task: Task | BadTask) -> Task | BadTask:
         check = self._check
-        if not isinstance(task, Task) or check is None or task.check is not None:
+        if check is None or isinstance(task, BadTask) or task.check is not None:
             return task
-        if check.kind != "python" and task.expected is None:
-            return task
-        return task.model_copy(update={"check": check})
+        fits = check.kind == "python" or task.expected is not None
+        return task.model_copy(update={"check": check}) if fits else task
 
 
 def _default_check(text: str) -> Check:
@@ -213,11 +205,9 @@ class _SecretRedactor(ModelMiddleware):
                 async for item in items:
                     yield item
         except Exception as error:
-            self._clean(error)
+            args = (without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
+            error.args = tuple(args)
             raise
-
-    def _clean(self, error: Exception) -> None:
-        error.args = tuple(without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
 
 
 class _Recording:

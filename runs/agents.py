@@ -142,18 +142,7 @@ def load_agents(
     trust: bool = False,
     set_later: Collection[str] = (),
 ) -> ChatAgent | BaseTeam:
-    """Make the agent or team of a run from the configuration in its log.
-
-    Args:
-        tools: The functions that the configuration can't have.
-        api_key: The key of its models, which the log does not have, or a function that returns it for a model's configuration.
-            Default, and for None: AutoGen's clients read it from the environment.
-        trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
-        set_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
-
-    Raises:
-        RunNotResumableError: Something is missing; the message names it.
-    """
+    """Make the agent or team of a run from the configuration in its log."""
     started, path = plan.started, plan.run.folder.path
     if started.component is None:
         raise RunNotResumableError(

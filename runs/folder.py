@@ -241,13 +241,7 @@ class RunFolder:
         self.path = Path(path)
 
     def lines(self, longest: int, chain: Chain | None = None, *, after: Line | None = None) -> Iterator[Line]:
-        """Read the log line by line.
-
-        Args:
-            longest: Bytes of the longest line that is returned with data. A longer one is skipped without holding it in memory.
-            chain: Checks each line. Default: they are not checked.
-            after: The line after which to begin. Default: at the beginning.
-        """
+        """Read the log line by line; one of more than `longest` bytes is skipped without holding it in memory."""
         with self.open_log() as file:
             if chain is not None:
                 chain.begin(file.fileno())
