@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import checked_entries
@@ -13,30 +14,18 @@ from codeact_sandbox.types.errors import SandboxError
 from codeact_sandbox.types.limits import parse_size
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.paths import DATA, WORKSPACE
+from codeact_sandbox.types.secrets import Secret
 
 DEADLINE_S = 5.0
 MAX_ITEMS = 100
 MAX_NAME_CHARS = 200
 MAX_SHOWN = 30
 MAX_COUNTED = 1000
-MAX_NUMBER = 2**63 - 1
-"""What a file system reports is not more."""
+MAX_NUMBER = 2**63 - 1  # what a file system reports is not more
 PACKAGES = (
     *("numpy", "pandas", "scipy", "matplotlib", "sympy", "scikit-learn", "statsmodels", "seaborn", "plotly", "altair"),
-    *(
-        "pillow",
-        "requests",
-        "httpx",
-        "beautifulsoup4",
-        "lxml",
-        "openpyxl",
-        "pyyaml",
-        "networkx",
-        "tabulate",
-        "tqdm",
-        "ipython",
-    ),
-    *("torch", "transformers", "polars", "pyarrow", "duckdb", "sqlalchemy"),
+    *("pillow", "requests", "httpx", "beautifulsoup4", "lxml", "openpyxl", "pyyaml", "networkx", "tabulate", "tqdm"),
+    *("ipython", "torch", "transformers", "polars", "pyarrow", "duckdb", "sqlalchemy"),
 )
 """Packages that are looked for, beside those that an option names."""
 COMMANDS = ("bash", "git", "curl", "wget", "node", "gcc", "make", "Rscript", "pdftotext", "ffmpeg", "sqlite3", "jq")
@@ -100,11 +89,16 @@ def known_facts(options: SandboxOptions) -> SandboxFacts:
         memory_bytes=limits.memory_bytes,
         workspace_bytes=None if mounted else parse_size(limits.workspace),
         network=getattr(options, "network", "none") != "none",
-        domains=tuple(options.allow_domains),
+        domains=(*options.allow_domains, *_hosts_of_secrets(options)),
         pip=options.allow_pip,
         packages_option=hasattr(options, "packages"),
         data=bool(options.data),
     )
+
+
+def _hosts_of_secrets(options: SandboxOptions) -> list[str]:
+    secrets = cast(dict[str, Secret], options.secrets)
+    return [f"{host} (its key: environment variable {name})" for name, each in secrets.items() for host in each.hosts]
 
 
 def packages_to_find(options: SandboxOptions) -> tuple[str, ...]:
@@ -139,15 +133,11 @@ async def _files_in(client: RunnerClient, folder: str) -> tuple[SandboxFiles, in
     """Return the files of a folder, those of a folder before its folders, and the free space in the workspace."""
     answer = (await client.requests.file_request({"op": "list", "folder": folder})).message
     files = [(entry["name"][:MAX_NAME_CHARS], entry["size"]) for entry in checked_entries(answer.get("files"))]
-    visible = [file for file in files if not _is_hidden(file[0]) and file[1] <= MAX_NUMBER]
+    visible = [file for file in files if "/." not in f"/{file[0]}" and file[1] <= MAX_NUMBER]
     shown = sorted(visible, key=lambda file: _place(file[0]))[:MAX_COUNTED]
     free = answer.get("free")
     known_free = free if type(free) is int and 0 <= free <= MAX_NUMBER else None
     return SandboxFiles(tuple(shown[:MAX_SHOWN]), len(shown)), known_free
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))
 
 
 def _place(name: str) -> list[tuple[bool, str]]:

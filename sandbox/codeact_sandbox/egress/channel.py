@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-WINDOW = 256 * 1024
-"""Bytes that either side of a channel may send before the other side has read them."""
+WINDOW = 256 * 1024  # bytes that either side of a channel may send before the other side has read them
 PIECE = 64 * 1024
-HEAD_LIMIT = 64 * 1024
-"""Bytes that `Channel.read_head` reads at most."""
+HEAD_LIMIT = 64 * 1024  # bytes that `Channel.read_head` reads at most
 IDLE_S = 300.0
 HALF_CLOSED_S = 60.0
 FLUSH_S = 5.0
@@ -34,15 +32,27 @@ class Link(Protocol):
         ...
 
 
+class Movement(Protocol):
+    """What `relay` watches of a connection: whether the sandbox has closed it, and when something was sent or received."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the sandbox has closed it."""
+        ...
+
+    @property
+    def last_activity(self) -> float:
+        """When something was sent or received, in monotonic seconds."""
+        ...
+
+
 class Channel:
     """One connection. All of it but `admit` belongs to the event loop's thread."""
 
     def __init__(self, link: Link, ident: int, loop: asyncio.AbstractEventLoop) -> None:
         self.ident = ident
-        self.sent = self.received = 0
-        """Bytes that the sandbox has sent and received."""
-        self.closed = self.broken = False
-        """Whether it has ended in the sandbox; without an end of its data."""
+        self.sent = self.received = 0  # bytes that the sandbox has sent and received
+        self.closed = self.broken = False  # whether it has ended in the sandbox; without an end of its data
         self.last_activity = time.monotonic()
         self.on_closed: Callable[[], object] | None = None
         self._link = link
@@ -130,7 +140,7 @@ class Channel:
 
 
 async def relay(
-    channel: Channel,
+    channel: Movement,
     up: Coroutine[Any, Any, None],
     down: Coroutine[Any, Any, None],
     *,

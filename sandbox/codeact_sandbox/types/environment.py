@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Environment = Mapping[str, str]
@@ -29,18 +29,13 @@ _REFUSED = {
 }
 # Variables that the interpreter reads only at its start. It starts with no other variables of Python. Each value is checked: it
 # must not be able to name a folder that code can write to.
-_INTERPRETER: dict[str, tuple[Callable[[str], bool], str]] = {
-    "PYTHONHASHSEED": (
-        lambda value: value == "random" or _is_number(value, 0, 2**32 - 1),
-        "`random`, or 0 to 4294967295",
-    ),
-    "PYTHONINTMAXSTRDIGITS": (
-        lambda value: value == "0" or _is_number(value, 640, 2**31 - 1),
-        "0, or 640 to 2147483647",
-    ),
-    "PYTHONOPTIMIZE": (lambda value: _is_number(value, 0, 2), "0, 1 or 2"),
-    "PYTHONUTF8": (lambda value: _is_number(value, 0, 1), "0 or 1"),
+_INTERPRETER = {
+    "PYTHONHASHSEED": ("random", 0, 2**32 - 1),
+    "PYTHONINTMAXSTRDIGITS": ("0", 640, 2**31 - 1),
+    "PYTHONOPTIMIZE": ("", 0, 2),
+    "PYTHONUTF8": ("", 0, 1),
 }
+"""A word that is accepted, and the bounds of a number."""
 # Linux starts no program with a longer variable.
 _MAX_BYTES = 128 * 1024
 _MAX_TOTAL_BYTES = 1024 * 1024
@@ -78,9 +73,9 @@ def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> 
     if isinstance(environment, str):
         raise TypeError("`environment` is one string; give a list of names such as ['API_KEY'], or a mapping.")
     if isinstance(environment, Mapping):
-        _check_names(environment)
+        check_names(environment)
         return {name: _parse_value(name, value) for name, value in environment.items()}
-    _check_names(environment)
+    check_names(environment)
     return {name: EnvironmentValue(name, name, None) for name in environment}
 
 
@@ -134,20 +129,17 @@ def _parse_value(name: str, value: str) -> EnvironmentValue:
     return EnvironmentValue(name, None, value)
 
 
-def _check_names(names: Iterable[str]) -> None:
+def check_names(names: Iterable[str], option: str = "`environment`") -> None:
+    """Check names of variables; `option` has them."""
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             # Not shown: it may be a key that was passed instead of its name.
             raise ValueError(
-                f"Entry {position} of `environment` is not the name of a variable; use letters, digits and underscores."
+                f"Entry {position} of {option} is not the name of a variable; use letters, digits and underscores."
             )
         for refused, reason in _REFUSED.items():
             if name == refused or (refused.endswith("_") and name.startswith(refused)):
                 raise ValueError(f"The environment variable {name} can't be set for the whole sandbox: {reason}")
-
-
-def _is_number(text: str, minimum: int, maximum: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= len(str(maximum)) and minimum <= int(text) <= maximum
 
 
 def _checked_value(name: str, value: str, variable: str | None) -> str:
@@ -162,7 +154,9 @@ def _checked_value(name: str, value: str, variable: str | None) -> str:
         raise ValueError(
             f"The value of {name} has {size:,} bytes, more than Linux can give to a program; send a file instead."
         )
-    allowed, accepted = _INTERPRETER.get(variable or "", (None, ""))
-    if allowed is not None and value and not allowed(value):
+    word, least, most = _INTERPRETER.get(variable or "", (value, 0, 0))
+    number = int(value) if value.isascii() and value.isdigit() and len(value) <= len(str(most)) else -1
+    if value not in ("", word) and not least <= number <= most:
+        accepted = f"{word} or {least} to {most}" if word else f"{least} to {most}"
         raise ValueError(f"Python can't start with this value of {name}; give {accepted}.")
     return value
