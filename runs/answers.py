@@ -23,8 +23,7 @@ from codeact_sandbox.types.filenames import printable
 
 ANSWERS = "answers"
 MAX_REASON = 1_000
-MAX_OPEN = 100
-"""Questions of a run that can be open at the same time."""
+MAX_OPEN = 100  # questions of a run that can be open at the same time
 _MAX_BYTES = 16 * 1024
 _MAX_SHOWN = 2_000
 
@@ -41,13 +40,7 @@ class Answer(BaseModel):
 
 @dataclass
 class Question:
-    """A question of a run.
-
-    Args:
-        asked: What the log says.
-        answer: The answer, or None.
-        used: Whether it has taken effect, as far as the log says.
-    """
+    """A question of a run."""
 
     asked: QuestionAsked
     answer: Answer | None = None

@@ -19,8 +19,7 @@ from codeact_sandbox import AsyncSandbox, SandboxError
 
 PATH = "/mcp"
 MAX_SESSIONS, IDLE_S = 8, 600.0
-MAX_FORGOTTEN = 1000
-"""Sessions that have ended and whose next call is told so."""
+MAX_FORGOTTEN = 1000  # sessions that have ended and whose next call is told so
 SHUTDOWN_S = 3
 REFUSED = {
     401: "send the token as Authorization: Bearer",
@@ -45,7 +44,6 @@ class Sessions:
     """The sandboxes of all clients.
 
     Args:
-        make: Makes a sandbox, not started.
         most: Sessions at the same time. For a further one, that which was not used for longest is ended.
         idle_s: Seconds without a call after which a session is ended.
     """
