@@ -160,7 +160,8 @@ def row(framework, version, cases):
         counts[theirs] = f"{reasons.count('')} of {len(reasons)}" if reasons else "-"
     adapter = ROOT / "sandbox" / "codeact_sandbox" / "integrations" / framework["adapter"]
     lines = len(adapter.read_text(encoding="utf-8").splitlines()) if adapter.is_file() else "-"
-    cells = [framework["title"], version, lines, f"{framework.get('theirs', '')} {counts[True]}".strip(), counts[False]]
+    theirs = f"{framework['theirs']} {counts[True]}" if framework.get("theirs") else counts[True]
+    cells = [framework["title"], version, lines, theirs, counts[False]]
     return "| " + " | ".join(map(str, [*cells, framework.get("missing", ""), framework.get("not_ours", "")])) + " |"
 
 

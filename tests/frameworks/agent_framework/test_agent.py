@@ -2,7 +2,6 @@
 
 import agent_framework as af
 import pytest
-from agent_framework.openai import OpenAIChatCompletionClient
 from scripted import FIGURE, call, run_program, sandboxes, tool_results
 
 from codeact_sandbox import AsyncSandbox
@@ -18,12 +17,12 @@ def execute(code):
     return call("execute_code", code=code)
 
 
-def agent_of(server, provider):
-    client = OpenAIChatCompletionClient(model="scripted", base_url=server.base_url, api_key="none")
-    return af.Agent(client, context_providers=[provider])
+@pytest.fixture
+def agent_of(connect):
+    return lambda server, provider: af.Agent(connect(server), context_providers=[provider])
 
 
-async def test_an_agent_keeps_variables_calls_tools_and_survives_a_timeout(engine, serve, tmp_path):
+async def test_an_agent_keeps_variables_calls_tools_and_survives_a_timeout(engine, serve, agent_of, tmp_path):
     server = serve(
         [
             execute("cost = 2 * price('tea')"),
@@ -33,12 +32,12 @@ async def test_an_agent_keeps_variables_calls_tools_and_survives_a_timeout(engin
             "It costs 9.0.",
         ]
     )
-    provider = CodeactProvider(tools=price, backend=engine, timeout=3, work_dir=tmp_path)
+    provider = CodeactProvider(tools=price, backend=engine, timeout=10, work_dir=tmp_path)
     answer = await agent_of(server, provider).run("What do two teas cost?")
     assert answer.text == "It costs 9.0."
     first, late, printed, figure = tool_results(server)[:4]
     assert first == "The code printed nothing."
-    assert "stopped after 3 s" in late
+    assert "stopped after 10 s" in late
     assert printed == "9.0\nChanged files:\ncost.txt"
     images = [each for message in answer.messages for content in message.contents for each in content.items or []]
     assert [each.media_type for each in images if each.type == "data"] == ["image/png"], figure
@@ -47,7 +46,7 @@ async def test_an_agent_keeps_variables_calls_tools_and_survives_a_timeout(engin
     assert sandboxes() == []
 
 
-async def test_sessions_have_sandboxes_of_their_own_and_tools_can_be_added(engine, serve):
+async def test_sessions_have_sandboxes_of_their_own_and_tools_can_be_added(engine, serve, agent_of):
     server = serve(
         [execute("x = 1"), "one", execute("print('x' in globals())"), "two", execute("print(x, twice(21))"), "three"]
     )
@@ -71,7 +70,7 @@ async def test_sessions_have_sandboxes_of_their_own_and_tools_can_be_added(engin
 
 
 @pytest.mark.parametrize("engine", ["bubblewrap"], indirect=True)
-async def test_code_needs_approval_if_a_tool_does(engine, serve):
+async def test_code_needs_approval_if_a_tool_does(engine, serve, agent_of):
     server = serve([execute("print(delete('a'))"), "Deleted."])
     deleted = []
 
@@ -95,7 +94,7 @@ async def test_code_needs_approval_if_a_tool_does(engine, serve):
 
 
 @pytest.mark.parametrize("engine", ["bubblewrap"], indirect=True)
-async def test_tools_that_only_have_a_schema_are_functions_too(engine, serve):
+async def test_tools_that_only_have_a_schema_are_functions_too(engine, serve, agent_of):
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     weather = af.FunctionTool(
         name="get-weather",
@@ -112,7 +111,7 @@ async def test_tools_that_only_have_a_schema_are_functions_too(engine, serve):
     await provider.close()
 
 
-async def test_scripts_of_skills_run_in_the_sandbox(engine, serve, tmp_path):
+async def test_scripts_of_skills_run_in_the_sandbox(engine, serve, agent_of, tmp_path):
     folder = tmp_path / "adder"
     (folder / "scripts").mkdir(parents=True)
     (folder / "SKILL.md").write_text(

@@ -6,7 +6,6 @@ import inspect
 import re
 
 import pytest
-from agent_framework.openai import OpenAIChatCompletionClient
 from scripted import call, tool_results
 
 PAGE = importlib.metadata.metadata("agent-framework-hyperlight").get_payload()
@@ -18,13 +17,12 @@ def program_of(heading):
     return SECTIONS[heading].split("```python\n")[1].split("```")[0]
 
 
-async def run(program, server):
+async def run(program, client):
     """Run a program whose `client` is defined before it; return its variables."""
     program = program.replace(
         "from agent_framework_hyperlight import HyperlightCodeActProvider",
         "from codeact_sandbox.integrations.agent_framework import CodeactProvider as HyperlightCodeActProvider",
     )
-    client = OpenAIChatCompletionClient(model="scripted", base_url=server.base_url, api_key="none")
     names = {"client": client, "__name__": "program"}
     code = compile(program, "program", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     done = eval(code, names)
@@ -34,9 +32,9 @@ async def run(program, server):
 
 
 @pytest.mark.parametrize("engine", ["docker"], indirect=True)
-async def test_context_provider(engine, serve):
+async def test_context_provider(engine, serve, connect):
     server = serve([call("execute_code", code=CODE), "6 times 7 is 42."])
-    names = await run(program_of("Context provider (recommended)"), server)
+    names = await run(program_of("Context provider (recommended)"), connect(server))
     assert names["result"].text == "6 times 7 is 42."
     assert tool_results(server) == ["42.0 3.0"]
     (shown,) = server.requests[0]["tools"]
@@ -48,5 +46,5 @@ async def test_context_provider(engine, serve):
 @pytest.mark.xfail(
     raises=ImportError, strict=True, reason="`FileMount`: folders are `data=` and `work_dir=`, domains `allow_domains=`"
 )
-async def test_file_mounts_and_network_access(serve):
-    await run(program_of("File mounts and network access"), serve([]))
+async def test_file_mounts_and_network_access():
+    await run(program_of("File mounts and network access"), None)
