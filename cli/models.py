@@ -80,12 +80,9 @@ def _local(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionCl
         server.check_installed()
     except server.LocalModelError as error:
         raise CommandError(f"{printable(str(error))}.") from error
-    small = choice.spec == LOCAL
-    client = (
-        local_client.local_model(context=context)
-        if small
-        else local_client.gguf_model(path.absolute(), context=context)
-    )
+    client = local_client.local_model(context=context)
+    if choice.spec != LOCAL:
+        client = local_client.gguf_model(path.absolute(), context=context)
     client.tell = tell
     return client
 
