@@ -11,10 +11,7 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import (
-    Limits,
-    SandboxFileError,
-)
+from autogen_codeact.executors import Limits, SandboxFileError
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.manifest import manifest_of
