@@ -94,19 +94,6 @@ async def test_more_files_than_the_sandbox_may_have_fail_the_start_likewise(kind
         await kind.reuse(work_dir=tmp_path, limits=SMALL).start()
 
 
-@KINDS
-async def test_a_later_file_that_does_not_fit_is_a_note_with_the_option(kind: Kind, tmp_path: Path) -> None:
-    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True, limits=SMALL) as executor:
-        await run(executor, "print(1)")
-        sparse(tmp_path / "new", 2 * MIB)
-        for _ in range(2):
-            (note,) = (await run(executor, "print(1)")).notes
-            assert note == (
-                "Not sent to the sandbox: new could not be written there (No space left on device; "
-                "limits=Limits(workspace=..., files=...) makes room)."
-            )
-
-
 @ONE_KIND
 async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, tmp_path: Path) -> None:
     full = tmp_path / "full"
