@@ -14,13 +14,12 @@ from typing import Any, Literal, Self
 
 from pydantic_core import from_json, to_json
 
-from autogen_codeact.batch.attempt import Backend, BatchContext, LocalBackend, MakeAgent
+from autogen_codeact.batch.attempt import Backend, BatchContext, LocalBackend, MakeAgent, SandboxKind, SandboxSpec
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
 from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler, run_uncancelled
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary
@@ -153,7 +152,13 @@ async def _rows(
         finally:
             await run_uncancelled(_close(scheduler, backend, opened_folder))
         if scheduler.gate.spent is not None:
-            raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
+            counts = scheduler.counts()
+            left = (
+                f", with {counts.total - counts.done:,} of {counts.total:,} rows left"
+                if counts.total is not None
+                else ""
+            )
+            raise BatchBudgetError(f"{scheduler.gate.spent}{left}: run the same again with a larger one to go on")
 
 
 async def _close(scheduler: Scheduler, backend: Backend, opened: asyncio.Future[BatchFolder]) -> None:

@@ -16,6 +16,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.model_calls import BEGINS_AGAIN
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
@@ -27,8 +28,7 @@ from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
-MAX_COMPARED = 1_000_000
-"""Characters of printed text that are kept, because a message repeats them."""
+MAX_COMPARED = 1_000_000  # characters of printed text that are kept, because a message repeats them
 
 
 def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
@@ -71,23 +71,26 @@ class Transcript:
         self._team, self._chat = team, chat
         self._answer = AnswerPrinter(terminal)
         self._answering = False
-        self._streamed = ""
-        """What has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`."""
-        self._output = ""
-        """What the code that runs has written, as far as it was printed."""
+        self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
+        self._output = ""  # what the code that runs has written, as far as it was printed
         self._step = "Code"
         self._speaker = ""
-        self._tokens = self._blocks = 0
+        self._read = self._written = self._blocks = 0
         self._began = 0.0
+        self.prices: Prices | None = None
+        """What the model costs, in US dollars."""
 
     def begin(self) -> None:
         """Begin a turn of a chat."""
-        self._speaker, self._tokens, self._blocks, self._began = "", 0, 0, time.monotonic()
+        self._speaker, self._began = "", time.monotonic()
+        self._read = self._written = self._blocks = 0
 
     def summary(self) -> str:
-        """Return blocks, tokens and seconds of the turn."""
+        """Return blocks, tokens, cost and seconds of the turn."""
         blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
-        tokens = format_count(self._tokens, "token")
+        tokens = format_count(self._read + self._written, "token")
+        if self.prices is not None and self._read:
+            tokens += f", ${self.prices.cost(self._read, self._written):.4f}"
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
     def before_question(self, code: str) -> None:
@@ -261,7 +264,8 @@ class Transcript:
     def _count(self, message: Message) -> None:
         self._blocks += isinstance(message, CodeExecutionEvent)
         if (usage := message.models_usage) is not None:
-            self._tokens += usage.prompt_tokens + usage.completion_tokens
+            self._read += usage.prompt_tokens
+            self._written += usage.completion_tokens
 
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:

@@ -14,9 +14,9 @@ from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs import events
 from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
-from autogen_codeact.runs.budget import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, MemoryLimit, json_cost
 from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
@@ -25,11 +25,9 @@ from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
-EVENT_BYTES = 2_000
-"""Bytes of memory of an event, beside its values."""
+EVENT_BYTES = 2_000  # bytes of memory of an event, beside its values
 MAX_AGENTS = 1_000
-MAX_UNDO_POINTS = 50
-"""Turns of a conversation that can be undone."""
+MAX_UNDO_POINTS = 50  # turns of a conversation that can be undone
 
 
 class RunNotResumableError(RunError):
@@ -112,7 +110,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             if raw.cut_off and raw.lines == 1:
                 continue
             raise _damaged(run, raw)
-        reader.tick(raw)
+        reader.clock.see(raw.name, raw.data.get("monotonic"))
         reader.plan.size, reader.plan.last = raw.end, raw.data["seq"]
         if raw.name in NOT_NEEDED:
             continue
@@ -120,7 +118,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             reader.plan.messages.add(_message(run, raw))
             reader.hold(EVENT_BYTES)
             continue
-        budget = Budget()
+        budget = MemoryLimit()
         event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
             raise _damaged(run, event)
@@ -174,13 +172,7 @@ class _Step:
     calls: dict[int, events.HostCallStarted | events.HostCallFinished] = field(default_factory=dict)
 
 
-@dataclass
-class _ToolCall:
-    started: events.HostCallStarted
-    finished: events.HostCallFinished | None = None
-
-
-_Item = ModelAnswer | _Step | _ToolCall | Value
+_Item = ModelAnswer | _Step | ToolAnswer | Value
 
 
 class _Reader:
@@ -188,14 +180,13 @@ class _Reader:
 
     def __init__(self, run: Run) -> None:
         names = (agent.name.partition("#")[0] for agent in run.started.agents)
-        self.plan = Plan(run, messages=KnownMessages(names))
-        """What is known so far."""
-        self._clock = RunClock()
+        self.plan = Plan(run, messages=KnownMessages(names))  # what is known so far
+        self.clock = RunClock()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
-        self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
+        self._tool_calls: dict[tuple[str, int], ToolAnswer] = {}
         self._stopped: events.LogStopped | None = None
         self._before: list[dict[str, Any]] | None = None
         self._held = self._last_cost = 0
@@ -209,10 +200,6 @@ class _Reader:
                 f"{self.plan.run.folder.path} can't be continued: what its log has since the last boundary would take more than "
                 f"{MAX_HELD:,} bytes of memory."
             )
-
-    def tick(self, raw: RawEvent) -> None:
-        """Take the time of the next event into account."""
-        self._clock.see(raw.name, raw.data.get("monotonic"))
 
     def take(self, event: events.RunEvent) -> None:
         """Take the next event."""
@@ -262,8 +249,8 @@ class _Reader:
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
         read_answers(name, self.plan.questions)
-        self.plan.seconds_since = self._clock.seconds
-        self._budget = Budget(MAX_HELD - self._held)
+        self.plan.seconds_since = self.clock.seconds
+        self._budget = MemoryLimit(MAX_HELD - self._held)
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
 
@@ -300,10 +287,10 @@ class _Reader:
                     step.calls[event.call] = event
         elif isinstance(event, events.HostCallStarted):
             self._history(event.agent).tool_calls = event.call
-            call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
+            call = self._tool_calls[event.agent, event.call] = ToolAnswer(event.name, event.arguments)
             self._items.setdefault(event.agent, []).append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
-            known.finished = event
+            known.record = event.record
 
     def _ended_or_not(self, event: events.RunEvent) -> None:
         if isinstance(event, events.LogStopped):
@@ -334,7 +321,7 @@ class _Reader:
                 del self.plan.undo_points[0]
             self.plan.turn = self._before = None
         self.plan.messages.clear()
-        self._clock.seconds = 0.0
+        self.clock.seconds = 0.0
         self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
         self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
 
@@ -357,17 +344,7 @@ class _Reader:
         # A failed call at the end may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()
-        made: list[ModelAnswer | StepResult | ToolAnswer | Value] = []
-        for each in items:
-            match each:
-                case _Step():
-                    made.append(self._step(each, is_last=each is items[-1]))
-                case _ToolCall():
-                    record = each.finished.record if each.finished is not None else None
-                    made.append(ToolAnswer(each.started.name, each.started.arguments, record))
-                case _:
-                    made.append(each)
-        return made
+        return [self._step(each, is_last=each is items[-1]) if isinstance(each, _Step) else each for each in items]
 
     def _step(self, step: _Step, *, is_last: bool) -> StepResult:
         number, blocks, finished = step.started.number, step.started.blocks, step.finished

@@ -12,12 +12,10 @@ from autogen_core.code_executor import CodeResult
 from pydantic import ValidationError
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.runs.budget import Budget, TooLargeError
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
-from autogen_codeact.runs.files import FILES, restore_large
-from autogen_codeact.runs.folder import Line, RunFolder
+from autogen_codeact.runs.folder import FILES, Line, MemoryLimit, RunFolder, TooLargeError, restore_large
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
@@ -65,7 +63,7 @@ class RawEvent:
     line: int
     end: int
     text: bytes = b""
-    budget: Budget | None = None
+    budget: MemoryLimit | None = None
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
@@ -163,7 +161,7 @@ class Run:
         """
         return self.folder.read_file(file)
 
-    def result(self, record: ResultRecord, budget: Budget | None = None) -> CodeResult:
+    def result(self, record: ResultRecord, budget: MemoryLimit | None = None) -> CodeResult:
         """Return a result of code. The paths of its files are those of the copies in the run's folder.
 
         Args:
@@ -173,7 +171,7 @@ class Run:
         Raises:
             RunFileError: A form of a display, or an image of a tool, is missing or was changed; or they take too much memory.
         """
-        result = record.result(self.reading(budget or Budget()))
+        result = record.result(self.reading(budget or MemoryLimit()))
         if isinstance(result, ExecutionResult):
             paths = [self.folder.path_of(each.file) for each in record.artifacts]
             result.artifacts = tuple(
@@ -182,7 +180,7 @@ class Run:
             result.displays = tuple(replace(each, path=None) for each in result.displays)
         return result
 
-    def reading(self, budget: Budget) -> Callable[[StoredFile], bytes]:
+    def reading(self, budget: MemoryLimit) -> Callable[[StoredFile], bytes]:
         """Return a function that reads files of the run, and uses a budget.
 
         Args:
@@ -227,10 +225,8 @@ class LogReader:
     def __init__(self, folder: RunFolder, chain: Chain | None = None) -> None:
         self._folder = folder
         self._chain = chain
-        self.at_end = False
-        """Whether everything that the log had at the last reading has been read."""
-        self.cut_off = False
-        """Whether the log ended in the middle of a line when it was last read to its end."""
+        self.at_end = False  # whether everything that the log had at the last reading has been read
+        self.cut_off = False  # whether the log ended in the middle of a line when it was last read to its end
         self._last: Line | None = None
         self._seq = 0
         self._gapped = False

@@ -32,6 +32,16 @@ from autogen_codeact.teams.parts import agents_of, executors_of, teams_of
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.result import ErrorInfo
 
+UNKNOWN = (
+    "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
+    "Find out what it has done before you call it again."
+)
+MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
+EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
+"""Attributes of AutoGen's agents, which have no public names for these parts."""
+SELECTOR = "{team}.selector"
+"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
+
 
 class RecordedClient(ModelMiddleware):
     """Records each call to a model, or answers it from the record."""
@@ -88,7 +98,7 @@ class RecordedClient(ModelMiddleware):
         sent = [message.model_dump_json() for message in call.messages]
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._sent, sent, strict=False)))
         self._sent, new_ones = sent, sent[shared:]
-        number = self._steps.new_call()
+        number = self._steps.history.calls + 1
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]
         await self._steps.log.write(
             lambda _: ModelCallStarted(
@@ -107,7 +117,7 @@ class RecordedClient(ModelMiddleware):
     def _finish(
         self, number: int, began: float, result: CreateResult | None = None, error: Exception | None = None
     ) -> None:
-        self._steps.call_ended()
+        self._steps.history.calls += 1
         seconds = time.monotonic() - began
         self._steps.log.put(
             lambda _: ModelCallFinished(
@@ -127,12 +137,6 @@ def request_hash(messages: Sequence[LLMMessage], redaction: Redaction) -> str:
     """
     last = messages[-1].model_dump(mode="json") if messages else None
     return hashlib.sha256(json.dumps(redaction.value(last), sort_keys=True).encode()).hexdigest()
-
-
-UNKNOWN = (
-    "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
-    "Find out what it has done before you call it again."
-)
 
 
 class RecordedWorkbench(StaticStreamWorkbench):
@@ -268,13 +272,6 @@ class RecordedExecutor(CodeExecutor):
         return self._executor.dump_component()
 
 
-MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
-EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
-"""Attributes of AutoGen's agents, which have no public names for these parts."""
-SELECTOR = "{team}.selector"
-"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
-
-
 @contextmanager
 def recording_parts(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory) -> Iterator[None]:
     """Write what the agents receive from models and code into the log, or answer them from what they have received before."""
@@ -306,7 +303,7 @@ def wrap_models(
 
 def _exchange(agent: ChatAgent, steps: AgentSteps, replaced: ExitStack) -> None:
     if isinstance(agent, BaseCodeAgent):
-        steps.begin(agent.journal)
+        steps.journal.change(agent.journal)  # what the log knows already
         agent.use_steps(steps)
         replaced.callback(agent.use_steps, None)
     client, context = getattr(agent, MODEL_CLIENT, None), getattr(agent, MODEL_CONTEXT, None)

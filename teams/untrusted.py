@@ -24,13 +24,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Known:
-    """A component that may be loaded.
-
-    Args:
-        kind: What it is, such as "agent".
-        fields: What may be set, and to what. Every other field must be absent or empty.
-        variable: Variable of the host's environment that it reads a key from, or None.
-    """
+    """A component that may be loaded. A field that is not in `fields` must be empty; `variable` holds the key that it reads."""
 
     kind: str
     fields: Mapping[str, Rule | Part]
@@ -133,6 +127,7 @@ REASONS = {
     "packages": "installs packages",
     "python": "names a program of this machine",
     "readable": "shows folders of this machine",
+    "secrets": "lets the code use secrets of this machine",
     "setup": "carries source code that no approval covers",
     "skills": "shows folders of this machine, and text from them to the model",
     "snapshot": "names a file of this machine",
@@ -227,7 +222,7 @@ ALLOWED: dict[str, Known] = {
         _CODER
         | _OURS
         | _fields(
-            *("prompt_style", "handoffs", "max_tokens", "max_seconds"),
+            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "max_cost", "prices"),
             max_steps=_at_most(100),
             max_output_chars=_at_most(200_000),
         ),

@@ -56,7 +56,6 @@ class SessionBlock(block.Block):
             self._complete()
 
     def _complete(self):
-        """Finish a block that has reported its end."""
         self.completed = True
         fits = self.session.environment.interpreter_ended(self.report)
         if self.report["late"]:
@@ -66,15 +65,12 @@ class SessionBlock(block.Block):
         # Threads and children of the session may go on writing to the block's pipes, and must not be killed by SIGPIPE.
         self.drain_output = True
         if self.checkpoint is not None:
-            self._note_missing_checkpoint(self.checkpoint.skipped)
+            reason = self.checkpoint.skipped
+            if reason and not self.session.without_checkpoint:  # only the first of several blocks says so
+                self.notes.append(NO_CHECKPOINT % reason)
+            self.session.without_checkpoint = bool(reason)
             self.used_checkpoint = self.checkpoint
         self.finish()
-
-    def _note_missing_checkpoint(self, reason):
-        """Add a note to the first of several blocks without a checkpoint."""
-        if reason and not self.session.without_checkpoint:
-            self.notes.append(NO_CHECKPOINT % reason)
-        self.session.without_checkpoint = bool(reason)
 
     def on_result_sent(self):
         if self.completed:
@@ -90,11 +86,12 @@ class SessionBlock(block.Block):
             super().kill(why)
         elif self.postponed_kill is None:
             self.postponed_kill = why
-            self.supervisor.loop.call_later(CHECKPOINT_GRACE_S, lambda: self._kill_at_once(why))
 
-    def _kill_at_once(self, why):
-        self.kill_at_once = True
-        self.kill(why)
+            def kill_at_once():
+                self.kill_at_once = True
+                self.kill(why)
+
+            self.supervisor.loop.call_later(CHECKPOINT_GRACE_S, kill_at_once)
 
     def on_worker_disconnect(self):
         # If it has died, how it ended is reported in a moment.

@@ -9,11 +9,14 @@ import sys
 from . import commands, displays, execution, figures, ipython_display, magics, tools
 
 _COLORS = re.compile("\x1b\\[[\\d;]*m")
+NO_EDITOR = "there is no editor here, because nobody can type: use %%writefile"
+NO_BROWSER = (
+    "there is no browser here: run JavaScript as a block of the language `javascript` (%%sandbox --language javascript)"
+)
 NO_DEBUGGER = "there is no debugger here, because nobody can type: print the values instead\n"
 
 
 def load(cells):
-    """Load IPython."""
     complete = sys.path[:]
     # A file of the user may have the name of one of its modules.
     sys.path[:] = [entry for entry in complete if entry and entry != os.getcwd()]
@@ -29,8 +32,6 @@ def load(cells):
 
 class IPythonShell:
     """IPython's shell, for the cells of a session."""
-
-    is_loaded = True
 
     def __init__(self, cells):
         namespace = cells.namespace
@@ -49,10 +50,6 @@ class IPythonShell:
         displays.State.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
 
-    def load(self):
-        """Return this shell."""
-        return self
-
     def _capture(self, data, metadata):
         """Give a display to `%%capture`, if that is running; return whether it is."""
         publisher = self.public.display_pub
@@ -62,7 +59,6 @@ class IPythonShell:
         return True
 
     def translate(self, text):
-        """Translate a cell to Python."""
         return self.public.transform_cell(text)
 
     def text_of(self, value):
@@ -109,7 +105,6 @@ class SessionPublisher:
     """What replaces methods of IPython's publisher of displays."""
 
     def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **_options):
-        """Show a bundle."""
         displays.publish(data, metadata, (transient or {}).get("display_id"), update)
 
     def clear_output(self, wait=False):
@@ -126,7 +121,6 @@ class SessionShell:
     kernel = None
 
     def init_user_ns(self):
-        """Set the variables that every session has."""
         super().init_user_ns()
         # Python's own end only the cell.
         for name in ("exit", "quit"):
@@ -139,19 +133,16 @@ class SessionShell:
         """Change nothing: the sandbox's interpreter is the right one."""
 
     def system(self, cmd):
-        """Run a command line."""
         self.user_ns["_exit_code"] = commands.run(self.var_expand(cmd, depth=1))
 
     system_piped = system_raw = system
 
     def getoutput(self, cmd, split=True, depth=0):
-        """Run a command line, and return its output."""
         text, self.user_ns["_exit_code"] = commands.output(self.var_expand(cmd, depth=depth + 1))
         kinds = importlib.import_module("IPython.utils.text")
         return kinds.SList(text.splitlines()) if split else kinds.LSString(text)
 
     def find_magic(self, magic_name, magic_kind="line"):
-        """Return the function of a magic."""
         return self.own_magics.get((magic_kind, magic_name)) or super().find_magic(magic_name, magic_kind)
 
     def _find_with_lazy_load(self, type_, magic_name):
@@ -170,19 +161,16 @@ class SessionShell:
         """Change nothing: there is no window."""
 
     def enable_matplotlib(self, gui=None):
-        """Let figures be shown without a window."""
         return magics.enable_matplotlib()
 
     def debugger(self, force=False):
-        """Write that there is no debugger."""
         _no_debugger()
 
     def ask_exit(self):
-        """End the cell."""
         raise SystemExit
 
     def _showtraceback(self, etype, evalue, stb):
-        execution.print_error(execution.formatted(etype, evalue, execution.public_trace(evalue)))
+        execution.print_error(execution.formatted(etype, evalue, execution.without_own_entries(evalue.__traceback__)))
 
 
 def _register(shell, cells):
@@ -199,8 +187,8 @@ def _own_magics():
     """Return the magics that replace IPython's, by kind and name: those would wait for somebody, or start a thread."""
     own = {("cell", name): magics.script_magic(name) for name in magics.SCRIPTS}
     own.update({(kind, name): _no_debugger for kind in ("line", "cell") for name in ("debug", "pdb")})
-    own.update({("line", name): _no_editor for name in ("edit", "ed")})
-    own.update({("cell", name): _no_browser for name in ("js", "javascript")})
+    own.update({("line", name): _refusing(NO_EDITOR) for name in ("edit", "ed")})
+    own.update({("cell", name): _refusing(NO_BROWSER) for name in ("js", "javascript")})
     # IPython's asks to restart a kernel.
     own["line", "pip"] = magics.run_pip
     return own
@@ -224,14 +212,11 @@ def _show_page(_shell, data, **_options):
     sys.stdout.write(_COLORS.sub("", text).rstrip("\n") + "\n")
 
 
-def _no_browser(_line, _cell):
-    raise magics.UsageError(
-        "there is no browser here: run JavaScript as a block of the language `javascript` (%%sandbox --language javascript)"
-    )
+def _refusing(reason):
+    def refuse(_line, _cell=None):
+        raise magics.UsageError(reason)
 
-
-def _no_editor(_line):
-    raise magics.UsageError("there is no editor here, because nobody can type: use %%writefile")
+    return refuse
 
 
 def _no_debugger(*_args):
