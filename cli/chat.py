@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autogen_codeact.agents.budget import prices_of
 from autogen_codeact.cli.chat_agent import is_chat, model_names, opened
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
@@ -68,6 +69,7 @@ class Chat:
             conversation = await self._conversation(plan, target)
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
             view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True)
+            view.prices = prices_of(model_names(target))
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")

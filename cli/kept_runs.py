@@ -13,9 +13,8 @@ from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 
-from autogen_codeact.cli.exit import CommandError, say, say_warnings
+from autogen_codeact.cli.exit import CommandError, result_object, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
-from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -32,7 +31,7 @@ from autogen_codeact.runs import (
 )
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.folder import MAX_EVENT, Budget
+from autogen_codeact.runs.folder import MAX_EVENT, MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
@@ -249,7 +248,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
     finished: events.RunFinished | None = None
     unknown = 0
     for raw in run.raw_events():
-        event = run.parse(replace(raw, budget=Budget(printer.most))) if isinstance(raw, RawEvent) else raw
+        event = run.parse(replace(raw, budget=MemoryLimit(printer.most))) if isinstance(raw, RawEvent) else raw
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)
