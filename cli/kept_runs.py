@@ -34,6 +34,7 @@ from autogen_codeact.runs.events import (
     RunEvent,
     RunFinished,
     TurnFinished,
+    TurnStarted,
 )
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
@@ -48,7 +49,7 @@ from autogen_codeact.runs.store import (
     run_name,
     runs_folder,
 )
-from autogen_codeact.runs.summary import RunSummary, UnreadableRun
+from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
 from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 
@@ -57,6 +58,8 @@ PRUNE_S = 10.0
 """Seconds that a disk may take for removing old runs, after which the command ends without it."""
 MAX_TASK = 60
 _COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_TURNS = 20
+"""Turns of an earlier chat that are printed again."""
 MAX_NAMES = 10
 """Names of files that are printed."""
 
@@ -288,6 +291,27 @@ def show_run(path: Path, *, as_json: bool) -> int:
     return 0
 
 
+def print_conversation(run: Run, terminal: Terminal, *, team: bool) -> int:
+    """Print the last turns of a chat that were not undone, and return how many turns it has."""
+    turns: list[tuple[int, int, bool]] = []  # first and last line in the log, and whether it has a message
+    for raw in run.raw_events():
+        name = raw.name if isinstance(raw, RawEvent) else ""
+        if name == "conversation_changed" and isinstance(raw, RawEvent) and raw.data.get("change") == "undone":
+            turns = turns[:-1]
+        elif name in ("turn_started", "conversation_changed"):
+            turns.append((raw.line, raw.line, name == "turn_started"))
+        elif turns:
+            turns[-1] = (turns[-1][0], raw.line, turns[-1][2])
+    if (earlier := len(turns) - MAX_TURNS) > 0:
+        terminal.line(f"[{earlier} earlier: `codeact show {run_name(run.folder.path)}` prints all]", "dim")
+    shown = turns[-MAX_TURNS:]
+    printer = _TextPrinter(run, terminal, chat=True, team=team)
+    for raw in run.raw_events():
+        if isinstance(raw, RawEvent) and any(first <= raw.line <= last for first, last, _ in shown):
+            printer.show(run.parse(replace(raw, budget=Budget(printer.most))))
+    return sum(has_message for _, _, has_message in turns)
+
+
 def _describe(gap: Gap) -> str:
     where = f"line {gap.line}" if gap.lines <= 1 else f"lines {gap.line} to {gap.line + gap.lines - 1}"
     return f"gap in the log, {where}: {gap.reason}"
@@ -318,9 +342,10 @@ class _JsonPrinter:
 class _TextPrinter:
     most = 4 * MAX_TEXT
 
-    def __init__(self, run: Run) -> None:
-        self._terminal = Terminal()
-        self._transcript = Transcript(self._terminal, team=run.started.kind == "team")
+    def __init__(self, run: Run, terminal: Terminal | None = None, *, chat: bool = False, team: bool = False) -> None:
+        self._terminal = terminal or Terminal()
+        self._transcript = Transcript(self._terminal, team=team or run.started.kind == "team", chat=chat)
+        self._chat = chat
         self._run = run
         self._last: BlockFinished | None = None
 
@@ -330,6 +355,8 @@ class _TextPrinter:
                 self._last = event
             case MessageLogged() | ChunkLogged():
                 self._transcript.show(self._with_result(_as_message(event)))
+            case TurnStarted() if self._chat:
+                self._terminal.line(f"> {task_text(event.task or ())}", bold=True)
             case TurnFinished(outcome="cancelled"):
                 self._terminal.line("[the person ended this turn]\n", "yellow")
             case TurnFinished(error=ErrorInfo() as error):
