@@ -186,10 +186,8 @@ def _described(target: ChatAgent | BaseTeam) -> str:
         if isinstance(executor, SandboxCodeExecutor):
             backend = "Docker" if isinstance(executor, DockerCommandLineCodeExecutor) else "bubblewrap"
             folder = executor.options.work_dir
-            where = (
-                f"files of {printable(str(Path(folder).absolute()))}" if folder is not None else "a temporary folder"
-            )
-            return f"{models}, code runs in {backend} with {where}"
+            where = f"folder {Path(folder).absolute()}" if folder is not None else "temporary folder"
+            return f"{models}, {backend} sandbox, {where}"
     return models
 
 
