@@ -82,7 +82,7 @@ class Commands:
             return True
         if name not in (*_NAMES, "!"):
             self._terminal.line(
-                f"There is no command {printable(name)}; /help lists them. To send it as a message, type // before it.",
+                f"There is no command {printable(name)}; /help lists them. To send it as a message, begin it with two slashes.",
                 "yellow",
             )
             return False

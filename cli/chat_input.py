@@ -40,7 +40,7 @@ Complete = Callable[[str], Iterator[tuple[str, str]]]
 def open_reader(complete: Complete) -> Reader:
     """Return the editor of this terminal, or a reader of lines."""
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return (PromptReader if on_terminal and can_erase() else LineReader)(complete)
+    return PromptReader(complete) if on_terminal and can_erase() else LineReader()
 
 
 class LineReader:
@@ -49,7 +49,7 @@ class LineReader:
     The methods raise `EOFError` at the end, and `Interrupted` after Ctrl-C.
     """
 
-    def __init__(self, complete: Complete) -> None:
+    def __init__(self) -> None:
         # Not `sys.stdin`: its lock, which a waiting thread would hold at the end of the process, ends that with an error.
         self._input = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - it is used until the process ends
         self._echo = not sys.stdin.isatty()

@@ -13,7 +13,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.summary import summarize
-from autogen_codeact.viewer.text import bounded, count, seconds
+from autogen_codeact.viewer.text import bounded, count, model_name, seconds
 
 MAX_RUNS = 100_000
 _TASK_CHARS = 400
@@ -189,7 +189,7 @@ def summary_row(name: str, path: Path) -> RunRow:
         "name": bounded(summary.name, 200),
         "task": bounded(summary.task, _TASK_CHARS),
         "agents": [bounded(each.name, 200) for each in agents],
-        "models": sorted({bounded(each.model, 200) for each in agents if each.model is not None}),
+        "models": sorted({model for each in agents if each.model is not None and (model := model_name(each.model))}),
         "started": summary.started.isoformat(),
         "outcome": summary.outcome,
         "blocks": count(summary.steps),

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from autogen_codeact.batch.folder import RUNS
+from autogen_codeact.batch.index import RESULTS
+from autogen_codeact.viewer.batches import BatchTable, has_results
 from autogen_codeact.viewer.catalog import Catalog
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.security import Guard, is_loopback, new_token
@@ -32,7 +35,8 @@ class ViewerServer:
     """A server of the viewer.
 
     Args:
-        runs: A folder with runs in it, the folder of one run, or folders of runs, which may not exist yet.
+        runs: A folder with runs in it, the folder of a batch or of one run, or folders of runs, which may not exist yet.
+        compare: Folder of another batch, to compare a batch with. Default: none.
         control: What the buttons of a live run do. Default: there are no buttons.
         host: Address to listen on. Default: this machine only.
         port: Port to listen on. Default: a free one.
@@ -45,6 +49,7 @@ class ViewerServer:
         self,
         runs: Path | Iterable[Path],
         *,
+        compare: Path | None = None,
         control: RunControl | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -57,6 +62,13 @@ class ViewerServer:
         except ModuleNotFoundError:
             raise ViewerError(MISSING) from None
 
+        batch = None
+        if isinstance(runs, Path) and has_results(runs):
+            if compare is not None and not has_results(compare):
+                raise ViewerError(f"{compare} is not the folder of a batch: there is no {RESULTS} in it.")
+            batch, runs = BatchTable(runs, compare), runs / RUNS
+        elif compare is not None:
+            raise ViewerError("--compare is for batches: give the folder of a batch to view, too.")
         catalog = Catalog(runs)
         token = new_token()
         self._socket = _listen(host, port)
@@ -69,7 +81,7 @@ class ViewerServer:
         page = "" if single is None else f"runs/{quote(single, safe='')}"
         self.url = f"http://{shown}:{address[1]}/{token}/{page}"
         """The address to open: the page of the run if there is only one, else the list."""
-        self._viewer = Viewer(catalog, control, f"/{token}")
+        self._viewer = Viewer(catalog, control, f"/{token}", batch)
         app = Guard(make_app(self._viewer), token, host)
         config: Any = uvicorn.Config(
             app,
@@ -133,6 +145,7 @@ class ViewerServer:
 async def serve(
     runs: Path | Iterable[Path],
     *,
+    compare: Path | None = None,
     control: RunControl | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -140,7 +153,8 @@ async def serve(
     """Serve the viewer for the time of the `async with` block, which gets its address.
 
     Args:
-        runs: A folder with runs in it, the folder of one run, or folders of runs, which may not exist yet.
+        runs: A folder with runs in it, the folder of a batch or of one run, or folders of runs, which may not exist yet.
+        compare: Folder of another batch, to compare a batch with. Default: none.
         control: What the buttons of a live run do. Default: there are no buttons.
         host: Address to listen on. Default: this machine only.
         port: Port to listen on. Default: a free one.
@@ -148,7 +162,7 @@ async def serve(
     Raises:
         ViewerError: The extra is missing, or the address can't be used.
     """
-    server = await asyncio.to_thread(lambda: ViewerServer(runs, control=control, host=host, port=port))
+    server = await asyncio.to_thread(lambda: ViewerServer(runs, compare=compare, control=control, host=host, port=port))
     try:
         await asyncio.to_thread(server.start)
         yield server.url

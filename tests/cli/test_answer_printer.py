@@ -9,6 +9,7 @@ class Screen:
     """Keeps what is printed."""
 
     def __init__(self):
+        self.width, self.has_colours = None, False
         self.pieces = []
         self.shown = ""
 
