@@ -95,7 +95,7 @@ def test_terminal_output_has_titles_colours_and_the_whole_answer(tmp_path):
     assert "\x1b[96mprint\x1b[0m(" in shown
     assert "See <b>this</b>, \\x1b]0;title\\x07:" in shown
     assert "\x1b]0" not in shown
-    assert "It is **42**.\n" in shown
+    assert "It is \x1b[1m42\x1b[0m.\n" in shown
 
 
 def test_invalid_recording_is_status_2(tmp_path_factory):

@@ -59,8 +59,8 @@ async def listening() -> AsyncIterator[tuple[int, list[bytes]]]:
         yield server.sockets[0].getsockname()[1], received
 
 
-async def serious_problems(page: Page) -> list[Any]:
-    """Return what axe-core finds in a page that is serious or critical for people with disabilities.
+async def reading_problems(page: Page) -> list[Any]:
+    """Return what axe-core finds in a page that hinders people with disabilities.
 
     Args:
         page: The page.
@@ -71,7 +71,6 @@ async def serious_problems(page: Page) -> list[Any]:
     return [
         (violation["id"], [(node["target"], node["failureSummary"]) for node in violation["nodes"]][:3])
         for violation in found["violations"]
-        if violation["impact"] in ("serious", "critical")
     ]
 
 
