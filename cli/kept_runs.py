@@ -71,7 +71,7 @@ def choose_run_folder(task: str) -> Path | None:
     except (RunFolderError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
         where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
-        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --no-save says that it need not be")
+        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --no-save turns this message off")
         return None
 
 

@@ -50,7 +50,9 @@ def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")
     if result.state != "kept":
-        lines.append(f"The session's memory was {result.state}.")
+        lines.append(
+            f"The session's variables were {'lost' if result.state == 'lost' else 'put back to before this code'}."
+        )
     left_out = set() if displays else {display.name for display in result.displays}
     return [*lines, *result.notes, *(_describe_file(file) for file in result.artifacts if file.name not in left_out)]
 

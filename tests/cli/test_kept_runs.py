@@ -105,6 +105,6 @@ def test_a_run_goes_on_where_nothing_can_be_kept(tmp_path, state, where):
     (line,) = messages_of(done).splitlines()
     assert re.fullmatch(
         rf"codeact: the run is not kept \({state}/autogen-codeact\S*: .*\); "
-        r"--save FOLDER keeps it elsewhere, --no-save says that it need not be",
+        r"--save FOLDER keeps it elsewhere, --no-save turns this message off",
         line,
     )

@@ -58,7 +58,7 @@ def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
     assert done.err == (
         "codeact: kept in run: `codeact show run` prints it, `codeact view run` opens it\n"
         "codeact: with the files out/a.txt: `codeact export run --files FOLDER` writes them\n"
-        "codeact: gone with the sandbox: big. --work-dir FOLDER keeps files.\n"
+        "codeact: removed with the sandbox: big. --work-dir FOLDER keeps files.\n"
     )
     shown = codeact("show", "run", cwd=tmp_path)
     assert shown.out == done.out

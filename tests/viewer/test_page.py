@@ -112,8 +112,8 @@ async def test_calls_and_files_open_with_arguments_results_and_differences(shown
 
 
 async def test_states_decisions_handoffs_and_the_end_are_marked_where_they_happened(shown_run):
-    await expect((await show(shown_run, 6)).locator(".kept")).to_have_text("kept")
-    await expect((await show(shown_run, 7)).locator(".marks")).to_have_text("timeout · exit code 124state restored")
+    await expect((await show(shown_run, 6)).locator(".kept")).to_have_text("variables kept")
+    await expect((await show(shown_run, 7)).locator(".marks")).to_have_text("timeout · exit code 124variables restored")
     await expect((await show(shown_run, 10)).locator("h2")).to_have_text("actor handed over to checker")
     decision = await show(shown_run, 12)
     await expect(decision.locator("h2")).to_have_text("checker tries again")

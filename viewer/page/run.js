@@ -288,7 +288,7 @@ class RunPage {
 
 function outlineMark({ running, state }, outcome) {
   if (running) return h("span.busy-dot", { role: "img", "aria-label": "running" });
-  if (state === "lost" || state === "restored") return h("span.mark.bad", { title: `state ${state}` }, state);
+  if (state === "lost" || state === "restored") return h("span.mark.bad", null, WORDS[state]);
   if (FAILED.includes(outcome)) return h("span.mark.bad", null, outcome);
   return ["denied", "cancelled", "interrupted"].includes(outcome) ? h("span.mark.warn", null, outcome) : null;
 }
