@@ -26,7 +26,10 @@ OPEN = "a branch is open: use its run(), and keep() or leave it before anything 
 OVER = "the branch is over: begin another one with branch()"
 ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
 NO_SESSION = "there is no session to branch in process mode: use mode='session'"
-COMMANDS = "commands (start, exec) are running, whose effects could not be undone: end them before branch()"
+COMMANDS = (
+    "commands (start, exec) are running or ports are forwarded, whose effects could not be undone: "
+    "end them before branch()"
+)
 OUTSIDE = (
     "a branch could not be undone here: its blocks can have effects outside the sandbox (its network, or bind_dir)"
 )
@@ -128,7 +131,7 @@ class AsyncBranch:
             raise Unsupported(OUTSIDE)
         client = await sandbox.ready()
         workspace = sandbox._folder.workspace
-        if client.processes.busy:
+        if client.processes.busy or (client.ports is not None and client.ports.forwards):
             raise Unsupported(COMMANDS)
         assert workspace is not None
         # Files of both sides are exchanged first: later, only a branch that is kept adds to the host's.
