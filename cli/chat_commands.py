@@ -49,11 +49,13 @@ class Commands:
 
     def __init__(self, turns: Turns, terminal: Terminal) -> None:
         self._turns, self._terminal = turns, terminal
-        self._added: list[str] = []
+        self._added: dict[str, bool] = {}
+        """Names of files, and whether a message has told the model of them."""
 
     def message(self, text: str) -> str:
         """Return a message with the names of the files that were added before it."""
-        names, self._added = ", ".join(self._added), []
+        names = ", ".join(name for name, told in self._added.items() if not told)
+        self._added = dict.fromkeys(self._added, True)
         return f"{text}\n\n(I have put into the working folder: {names})" if names else text
 
     def completions(self, text: str) -> Iterator[tuple[str, str]]:
@@ -68,8 +70,9 @@ class Commands:
             word = rest.rpartition("/")[2]
             yield from _names_in(_path(rest.removesuffix(word) or "."), word)
         elif word := text.rsplit("\n", maxsplit=1)[-1].rsplit(" ", maxsplit=1)[-1]:
+            yield from ((word, name) for name in self._added if name.startswith(word))
             for executor in self._executors():
-                yield from _names_in(executor.work_dir, word)
+                yield from (found for found in _names_in(executor.work_dir, word) if found[1] not in self._added)
 
     def _executors(self) -> list[SandboxCodeExecutor]:
         return [each for each in executors_of(self._turns.conversation.target) if isinstance(each, SandboxCodeExecutor)]
@@ -127,7 +130,7 @@ class Commands:
             raise CommandError(f"{file} is {'not a file' if file.exists() else 'not there'}: give the path of a file.")
         for executor in self._executors():
             await executor.put(file)
-        self._added.append(file.name)
+        self._added[file.name] = False
         self._terminal.line(
             f"Added {file.name} ({format_size(file.stat().st_size)}). Your next message tells the model."
         )

@@ -358,6 +358,7 @@ class _TextPrinter:
             case TurnStarted() if self._chat:
                 self._terminal.line(f"> {task_text(event.task or ())}", bold=True)
             case TurnFinished(outcome="cancelled"):
+                self._transcript.end()
                 self._terminal.line("[the person ended this turn]\n", "yellow")
             case TurnFinished(error=ErrorInfo() as error):
                 self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")

@@ -274,7 +274,7 @@ class Transcript:
             if not where and display.text.strip() and display.text.strip() in output:
                 continue  # a table that is the block's value
             self._terminal.line(f"[{printable(display.name)}{where}]", "magenta")
-            if not where and display.text:
+            if not where and display.text and display.image is None:
                 self._terminal.line(shorten(display.text))
 
     def _count(self, message: Message) -> None:

@@ -18,11 +18,11 @@ FIGURE = code(
 )
 
 
-def piped(folder, answers, *lines, more=()):
+def piped(folder, answers, *lines, more=BOX):
     """Have a conversation through a pipe, and return what was printed."""
     model = replay(folder, *answers)
     env = {"XDG_STATE_HOME": str(folder / "state")}
-    done = codeact("chat", "--model", model, *BOX, *more, stdin="\n".join([*lines, ""]), env=env, cwd=folder)
+    done = codeact("chat", "--model", model, *more, stdin="\n".join([*lines, ""]), env=env, cwd=folder)
     assert done.status == 0
     return done.out
 

@@ -73,7 +73,9 @@ async def test_each_task_has_verdict_expected_answer_error_and_that_of_the_other
 async def test_rows_are_filtered_searched_and_opened_with_the_keyboard(page, address):
     await page.goto(address)
     rows = page.locator(".task-row")
+    await expect(rows).to_have_count(5)
     await page.get_by_label("Verdict").select_option("changed")
+    await expect(rows).to_have_count(1)
     await expect(rows.locator("h2")).to_have_text("How many prime numbers are below 1000?passed")
     assert page.url.endswith("?outcome=changed")
     await page.get_by_label("Verdict").select_option("")
