@@ -32,18 +32,7 @@ class ViewerError(RuntimeError):
 
 
 class ViewerServer:
-    """A server of the viewer.
-
-    Args:
-        runs: A folder with runs in it, the folder of a batch or of one run, or folders of runs, which may not exist yet.
-        compare: Folder of another batch, to compare a batch with. Default: none.
-        control: What the buttons of a live run do. Default: there are no buttons.
-        host: Address to listen on. Default: this machine only.
-        port: Port to listen on. Default: a free one.
-
-    Raises:
-        ViewerError: The extra is missing, or the address can't be used.
-    """
+    """A server of the viewer, with the arguments of `serve`; it raises `ViewerError`."""
 
     def __init__(
         self,
@@ -103,11 +92,7 @@ class ViewerServer:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Begin to serve.
-
-        Raises:
-            ViewerError: The server does not start.
-        """
+        """Begin to serve; raises `ViewerError`."""
         self._thread.start()
         deadline = time.monotonic() + _START_S
         while not self._server.started:
@@ -116,11 +101,7 @@ class ViewerServer:
             time.sleep(0.01)
 
     def stop(self, linger_s: float = 0.0) -> None:
-        """End, with all connections.
-
-        Args:
-            linger_s: Seconds to wait at most until the pages that watch a run have its end. Default: no time.
-        """
+        """End, with all connections; wait `linger_s` at most until the pages that watch a run have its end."""
         loop = self._loop
         if loop is not None and self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._end(linger_s), loop)
