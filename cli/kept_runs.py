@@ -293,14 +293,16 @@ def show_run(path: Path, *, as_json: bool) -> int:
 
 def print_conversation(run: Run, terminal: Terminal, *, team: bool) -> int:
     """Print the last turns of a chat that were not undone, and return how many turns it has."""
+    goes_on = False
     turns: list[tuple[int, int, bool]] = []  # first and last line in the log, and whether it has a message
     for raw in run.raw_events():
         name = raw.name if isinstance(raw, RawEvent) else ""
         if name == "conversation_changed" and isinstance(raw, RawEvent) and raw.data.get("change") == "undone":
-            turns = turns[:-1]
+            turns, goes_on = turns[:-1], False
         elif name in ("turn_started", "conversation_changed"):
             turns.append((raw.line, raw.line, name == "turn_started"))
-        elif turns:
+            goes_on = True
+        elif goes_on:
             turns[-1] = (turns[-1][0], raw.line, turns[-1][2])
     if (earlier := len(turns) - MAX_TURNS) > 0:
         terminal.line(f"[{earlier} earlier: `codeact show {run_name(run.folder.path)}` prints all]", "dim")
