@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-)
+from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
@@ -87,11 +85,7 @@ class Budget:
 
     @contextmanager
     def timed(self, token: CancellationToken) -> Iterator[CancellationToken]:
-        """Give the body a token that is cancelled with `token`, and when `max_seconds` are over.
-
-        Raises:
-            DeadlineExpired: They were over.
-        """
+        """Give the body a token that is cancelled with `token`, and when `max_seconds` are over."""
         if self.until is None:
             yield token
             return

@@ -7,12 +7,12 @@ import inspect
 import random
 import shutil
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from autogen_agentchat.base import ChatAgent, TaskResult
 from autogen_agentchat.base import Team as BaseTeam
@@ -24,12 +24,13 @@ from autogen_codeact.agents.reliable_client import requested_delay
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
-from autogen_codeact.batch.rows import MAX_ERROR, Row
-from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
-from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
+from autogen_codeact.batch.rows import MAX_ERROR, Outcome, Row
+from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_log
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
+from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
@@ -40,13 +41,77 @@ from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
 from autogen_codeact.runs.writer import LogLocked
 from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
+from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.host.waiting import in_thread
 
+SandboxKind = Literal["auto", "docker", "bubblewrap"]
+MAX_READY = 8
+MAX_READY_AGAIN = 2
+ACQUIRE_TIMEOUT_S = 600.0
+"""Seconds that an attempt waits for a sandbox: others may use all that are allowed."""
 MAX_BACKOFF_S = 60.0
 _STATUS = frozenset({408, 409, 425, 429})
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
 # By name: importing a vendor's package takes long, and it is there if the error is one of its own.
 _CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportError", "ModelTimeoutError"})
+AgentOrTeam = ChatAgent | BaseTeam
+MakeAgent = Callable[..., Any]
+"""Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
+STOP_S = 60.0
+"""Seconds that the end of the sandboxes may take."""
+NO_ANSWER = "the agent ended without an answer"
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """Which sandboxes there are, as the arguments of `run_batch` say; it can be sent to another process."""
+
+    kind: SandboxKind = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    concurrency: int = 4
+    max_sandboxes: int | None = None
+    uses: int = 1
+
+
+class Sandboxes:
+    """Makes executors, each for one attempt."""
+
+    def __init__(self, spec: SandboxSpec, expected: Callable[[], int | None] = lambda: None) -> None:
+        self._spec = spec
+        self._expected = expected
+        self._pool: ExecutorPool | None = None
+
+    async def start(self) -> None:
+        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
+        spec, kind = self._spec, str(self._spec.kind)
+        if kind not in {"auto", *EXECUTORS}:
+            raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
+        if kind == "auto":
+            kind = await asyncio.to_thread(choose_backend, dict(spec.options))
+        # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
+        ready = min(spec.concurrency, MAX_READY if spec.uses == 1 else MAX_READY_AGAIN)
+        most = spec.max_sandboxes or spec.concurrency + ready
+        options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": kind}
+        self._pool = ExecutorPool(
+            min(ready, most), max_alive=most, acquire_timeout=ACQUIRE_TIMEOUT_S, max_uses=spec.uses, **options
+        )
+        self._pool.expected = self._expected
+
+    async def stop(self) -> None:
+        """Stop all sandboxes, also those in use."""
+        if self._pool is not None:
+            await asyncio.gather(self._pool.stop(), return_exceptions=True)
+
+    async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
+        """Make an executor, not started."""
+        assert self._pool is not None, "start() first"
+        if not data:
+            await self._pool.start()
+        pooled = self._pool.executor(**options)
+        if not data:
+            return pooled
+        values = pooled.sandbox.options.values()
+        return type(pooled)(**{**values, "data": [*(values.get("data") or ()), *data]})
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -80,11 +145,6 @@ def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -
     return max(delay, min(retry_after or 0.0, MAX_BACKOFF_S))
 
 
-AgentOrTeam = ChatAgent | BaseTeam
-MakeAgent = Callable[..., Any]
-"""Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
-
-
 async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
     """Have the caller's function make an agent or a team."""
     made = make(executor, task) if _takes_task(make) else make(executor)
@@ -107,11 +167,6 @@ def _takes_task(make: MakeAgent) -> bool:
         or any(each.kind == each.VAR_POSITIONAL for each in parameters)
         or (len(by_position) > 1 and by_position[1].name == "task")
     )
-
-
-STOP_S = 60.0
-"""Seconds that the end of the sandboxes may take."""
-NO_ANSWER = "the agent ended without an answer"
 
 
 @dataclass
@@ -176,7 +231,7 @@ class _Attempt:
     async def run(self) -> Row:
         work = self._work
         if await in_thread(prepare, work):
-            self._before = await in_thread(read_whole, work.log)
+            self._before = await in_thread(read_log, work.log)
         if self._before is not None and work.count_log:
             usage = self._before.usage
             self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
@@ -185,14 +240,8 @@ class _Attempt:
         try:
             last = await self._run_agent()
         except RunWaiting as waiting:
-            end = await in_thread(read_whole, work.log)
-            row = Row(
-                id=work.task.id, repeat=work.repeat, outcome="waiting", run=end.run, error=str(waiting), **end.usage
-            )
-            row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
-            row.seconds = time.monotonic() - self._began
-            return row
-        end = await in_thread(read_end, work.log, self._before)
+            return self._row("waiting", await in_thread(read_log, work.log), error=str(waiting))
+        end = await in_thread(read_log, work.log)
         if end.stopped is not None:  # the log does not say what the run has used
             before = self._before or LogEnd()
             end.usage = {name: before.usage[name] + self._used[name] for name in USAGE}
@@ -208,7 +257,7 @@ class _Attempt:
 
     async def failed(self, error: Exception) -> AttemptError:
         """Return what the scheduler has to know about an error."""
-        end = await in_thread(read_end, self._work.log, self._before)
+        end = await in_thread(read_log, self._work.log)
         secrets = secrets_of(self._agent) if self._agent is not None else known_secrets()
         return AttemptError(
             type(error).__name__,
@@ -254,12 +303,16 @@ class _Attempt:
         self._engine = getattr(executor, "engine", None)
         return await call_make_agent(context.make, executor, work.task)
 
+    def _row(self, outcome: Outcome, end: LogEnd, **more: Any) -> Row:
+        row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome=outcome, run=end.run, **end.usage, **more)
+        row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
+        row.seconds = time.monotonic() - self._began
+        return row
+
     async def _finished(self, last: Any, end: LogEnd) -> Row:
         answer = without_output(last.to_text()) if last is not None else None
         has_answer = bool(answer and answer.strip())
-        row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome="completed", run=end.run, **end.usage)
-        row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
-        row.log_problem = end.stopped
+        row = self._row("completed", end, log_problem=end.stopped)
         if (limit := (last.metadata if last is not None else {}).get("stopped")) is not None:
             row.outcome, row.error_class = "stopped", limit
             row.error = f"the agent reached its limit {limit} before it had an answer"

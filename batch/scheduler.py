@@ -28,6 +28,15 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
 
+logger = logging.getLogger("autogen_codeact")
+MAX_UNREAD = 100
+"""Rows that nobody has taken before no further task begins."""
+CANCEL_S = 60.0
+"""Seconds that cancelled attempts have to end, before they are left alone."""
+LATE_S = 90.0
+"""The same after `task_timeout`; ending a sandbox may take 60."""
+RATE_ROWS = 50
+
 
 async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
     """Await a coroutine to its end, also if the caller is cancelled meanwhile."""
@@ -122,17 +131,6 @@ class Jobs:
                 fields = {name: getattr(before, name) for name in AttemptRecord.model_fields}
                 job.failures = [*job.failures, AttemptRecord(**fields)]
         return job
-
-
-logger = logging.getLogger("autogen_codeact")
-
-MAX_UNREAD = 100
-"""Rows that nobody has taken before no further task begins."""
-CANCEL_S = 60.0
-"""Seconds that cancelled attempts have to end, before they are left alone."""
-LATE_S = 90.0
-"""The same after `task_timeout`; ending a sandbox may take 60."""
-RATE_ROWS = 50
 
 
 class Scheduler:
@@ -299,7 +297,7 @@ class Scheduler:
 
     def _read_one(self, jobs: AsyncGenerator[Job, None]) -> Job | None:
         if self._reading is None and not self._all_read:
-            self._reading = asyncio.create_task(_next_of(jobs), name="batch-reading")
+            self._reading = asyncio.ensure_future(anext(jobs, None))
             self._reading.add_done_callback(lambda _: self._changed.set())
         if self._reading is None or not self._reading.done():
             return None
@@ -417,7 +415,3 @@ class Scheduler:
         self.gate.end(f"the budget of {seconds:g} s is used up")
         for attempt in self._running:
             attempt.cancel()
-
-
-async def _next_of(jobs: AsyncGenerator[Job, None]) -> Job | None:
-    return await anext(jobs, None)

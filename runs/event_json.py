@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from autogen_codeact.runs.events import HostCallStarted
-from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.results import CallRecord, StoredFile
 from codeact_sandbox.types.result import ErrorInfo, NetworkConnection
 

@@ -42,12 +42,7 @@ class RunIsFinishedError(RunNotResumableError):
 
 @dataclass
 class UndoPoint:
-    """A state between two messages of a conversation.
-
-    Args:
-        state: The state of the agent or team.
-        task: The message of the turn before it, as AutoGen dumps it; None if there was none.
-    """
+    """A state between two messages of a conversation."""
 
     state: dict[str, Any]
     task: list[dict[str, Any]] | None = None
@@ -60,16 +55,12 @@ class Plan:
     """How to resume a run.
 
     Args:
-        histories: What the agents have received since the boundary, by their names in the log.
-        changes: How the journals of the executors' sessions have changed since then, in order.
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
         chain: The codes of the log up to there, if this user has written all of it on this machine; else None.
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
-        finished: The last end of the run, if it has not been continued since.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
         undo_points: The states between the turns of a conversation that can be gone back to, the present one last.
-        questions: All questions of `Later`, with the answers that there are.
     """
 
     run: Run
@@ -183,13 +174,7 @@ class _Step:
     calls: dict[int, events.HostCallStarted | events.HostCallFinished] = field(default_factory=dict)
 
 
-@dataclass
-class _ToolCall:
-    started: events.HostCallStarted
-    finished: events.HostCallFinished | None = None
-
-
-_Item = ModelAnswer | _Step | _ToolCall | Value
+_Item = ModelAnswer | _Step | ToolAnswer | Value
 
 
 class _Reader:
@@ -204,7 +189,7 @@ class _Reader:
         self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
-        self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
+        self._tool_calls: dict[tuple[str, int], ToolAnswer] = {}
         self._stopped: events.LogStopped | None = None
         self._before: list[dict[str, Any]] | None = None
         self._held = self._last_cost = 0
@@ -309,10 +294,10 @@ class _Reader:
                     step.calls[event.call] = event
         elif isinstance(event, events.HostCallStarted):
             self._history(event.agent).tool_calls = event.call
-            call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
+            call = self._tool_calls[event.agent, event.call] = ToolAnswer(event.name, event.arguments)
             self._items.setdefault(event.agent, []).append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
-            known.finished = event
+            known.record = event.record
 
     def _ended_or_not(self, event: events.RunEvent) -> None:
         if isinstance(event, events.LogStopped):
@@ -366,17 +351,7 @@ class _Reader:
         # A failed call at the end may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()
-        made: list[ModelAnswer | StepResult | ToolAnswer | Value] = []
-        for each in items:
-            match each:
-                case _Step():
-                    made.append(self._step(each, is_last=each is items[-1]))
-                case _ToolCall():
-                    record = each.finished.record if each.finished is not None else None
-                    made.append(ToolAnswer(each.started.name, each.started.arguments, record))
-                case _:
-                    made.append(each)
-        return made
+        return [self._step(each, is_last=each is items[-1]) if isinstance(each, _Step) else each for each in items]
 
     def _step(self, step: _Step, *, is_last: bool) -> StepResult:
         number, blocks, finished = step.started.number, step.started.blocks, step.finished

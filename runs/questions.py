@@ -13,7 +13,7 @@ from typing import TypeVar
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.runs.answers import MAX_OPEN, Answer, Question, RunWaiting, digest
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, QuestionAnswered, QuestionAsked
-from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.results import CallRecord
 from autogen_codeact.runs.writer import LogWriter
 from codeact_sandbox.host.waiting import in_thread
@@ -25,6 +25,8 @@ MAX_TEXT = 200_000
 """Characters of code or arguments that somebody can judge."""
 SETTLE_S = 0.05
 _TOO_MUCH = (False, f"nobody can judge more than {MAX_TEXT:,} characters or {MAX_OPEN} questions")
+Key = tuple[str, int, int]
+MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class Questions:
@@ -171,9 +173,6 @@ class StepQuestions:
 # Calls to host tools are recorded by what is attached to the executor, which several agents and runs may share. Such a call runs
 # in the context of the block that makes it.
 CURRENT_STEP: ContextVar[Step | None] = ContextVar("CURRENT_STEP", default=None)
-
-Key = tuple[str, int, int]
-MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class CallRecorder:

@@ -16,8 +16,7 @@ from autogen_codeact.runs.budget import Budget, TooLargeError
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
-from autogen_codeact.runs.files import FILES, restore_large
-from autogen_codeact.runs.folder import Line, RunFolder
+from autogen_codeact.runs.folder import FILES, Line, RunFolder, restore_large
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
@@ -222,11 +221,7 @@ class Run:
 
 
 class LogReader:
-    """Reads a log from where it was left, so that one which is being written can be followed.
-
-    Args:
-        chain: Checks who has written the lines. Default: nobody does.
-    """
+    """Reads a log from where it was left, so that one which is being written can be followed."""
 
     def __init__(self, folder: RunFolder, chain: Chain | None = None) -> None:
         self._folder = folder

@@ -17,7 +17,7 @@ from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, UserMessage
-from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, Workbench
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_runner import RunEnded
@@ -31,6 +31,16 @@ from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import agents_of, executors_of, teams_of
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.result import ErrorInfo
+
+UNKNOWN = (
+    "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
+    "Find out what it has done before you call it again."
+)
+MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
+EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
+"""Attributes of AutoGen's agents, which have no public names for these parts."""
+SELECTOR = "{team}.selector"
+"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
 
 
 class RecordedClient(ModelMiddleware):
@@ -129,12 +139,6 @@ def request_hash(messages: Sequence[LLMMessage], redaction: Redaction) -> str:
     return hashlib.sha256(json.dumps(redaction.value(last), sort_keys=True).encode()).hexdigest()
 
 
-UNKNOWN = (
-    "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
-    "Find out what it has done before you call it again."
-)
-
-
 class RecordedWorkbench(StaticStreamWorkbench):
     """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it."""
 
@@ -143,6 +147,8 @@ class RecordedWorkbench(StaticStreamWorkbench):
         self._steps = steps
         tools = getattr(workbench, "_tools", ())
         self._with_agents = frozenset(tool.name for tool in tools if agents_of(tool))
+        for name in ("list_tools", "start", "stop", "reset", "save_state", "load_state", "dump_component"):
+            setattr(self, name, getattr(workbench, name))
 
     async def call_tool(
         self,
@@ -206,36 +212,6 @@ class RecordedWorkbench(StaticStreamWorkbench):
         async for item in self._workbench.call_tool_stream(name, arguments, cancellation_token, call_id):
             yield item
 
-    # What is the other workbench's own
-
-    async def list_tools(self) -> list[ToolSchema]:
-        """List its tools."""
-        return await self._workbench.list_tools()
-
-    async def start(self) -> None:
-        """Start it."""
-        await self._workbench.start()
-
-    async def stop(self) -> None:
-        """Stop it."""
-        await self._workbench.stop()
-
-    async def reset(self) -> None:
-        """Reset it."""
-        await self._workbench.reset()
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """Return its state."""
-        return await self._workbench.save_state()
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load its state."""
-        await self._workbench.load_state(state)
-
-    def dump_component(self) -> ComponentModel:
-        """Return its configuration."""
-        return self._workbench.dump_component()
-
 
 def _result_of(recorded: ToolAnswer) -> ToolResult:
     """Return the result that a call had, or that it is not known."""
@@ -294,13 +270,6 @@ class RecordedExecutor(CodeExecutor):
     def dump_component(self) -> ComponentModel:
         """Return its configuration."""
         return self._executor.dump_component()
-
-
-MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
-EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
-"""Attributes of AutoGen's agents, which have no public names for these parts."""
-SELECTOR = "{team}.selector"
-"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
 
 
 @contextmanager

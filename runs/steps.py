@@ -23,7 +23,7 @@ from autogen_codeact.executors.tools.later import ASKS
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
-from autogen_codeact.runs.files import FileStore, result_record
+from autogen_codeact.runs.folder import FileStore, result_record
 from autogen_codeact.runs.questions import CURRENT_STEP, Questions, Step, StepQuestions
 from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import CallRecord, Each, error_info
@@ -33,6 +33,8 @@ from codeact_sandbox.types.result import ErrorInfo
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
+logger = logging.getLogger("autogen_codeact")
+T = TypeVar("T")
 
 
 class RecordedError(Exception):
@@ -67,13 +69,14 @@ class StepResult:
         return _BROKEN[self.error.type](self.error.message)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ToolAnswer:
     """The result of a tool call that the model of an `AssistantAgent` made."""
 
     name: str
     arguments: dict[str, Any]
-    record: CallRecord | None
+    record: CallRecord | None = None
+    """None if the process ended during the call."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,6 @@ class AgentHistory:
     Args:
         items: What it received since the boundary, in order.
         facts: The facts about its sandbox that it received last, as JSON; None if there are none.
-        calls: Number of finished calls of its model in the whole run.
-        steps: Number of steps that ran code in the whole run.
-        tool_calls: Number of tool calls that its model made in the whole run.
     """
 
     items: deque[ModelAnswer | StepResult | ToolAnswer | Value] = field(default_factory=deque)
@@ -114,9 +114,7 @@ class RunHistory:
 
     Args:
         notes: What to tell the model of each agent about the resumed run.
-        emptied: The agents whose session was not rebuilt.
         at_turn: Whether the run continues at a boundary between two turns of a team.
-        questions: What `Later` asks; None in a conversation, where nothing waits.
     """
 
     agents: dict[str, AgentHistory] = field(default_factory=dict)
@@ -126,9 +124,6 @@ class RunHistory:
     questions: Questions | None = None
 
 
-logger = logging.getLogger("autogen_codeact")
-
-T = TypeVar("T")
 Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from autogen_codeact.runs.atomic_file import atomic_binary_file
-from autogen_codeact.runs.files import FILES
+from autogen_codeact.runs.folder import FILES
 from autogen_codeact.runs.store import EVENTS
 from codeact_sandbox.files.manifest import is_safe
 

@@ -11,10 +11,9 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 from autogen_codeact import __version__
-from autogen_codeact.batch.attempt import AttemptWork, WorkerContext, run_attempt
+from autogen_codeact.batch.attempt import AttemptWork, Sandboxes, WorkerContext, run_attempt
 from autogen_codeact.batch.limits import LocalGate
 from autogen_codeact.batch.ray.folders import Files, Folders
-from autogen_codeact.batch.sandboxes import Sandboxes
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.host.waiting import in_thread
 

@@ -49,8 +49,7 @@ class ReplayWorkspace:
         workspace: Workspace,
         run_block: Callable[..., Awaitable[Result]],
     ) -> None:
-        self.changed: list[str] = []
-        """Files of the last manifest whose recorded content is not available."""
+        self.changed: list[str] = []  # files of the last manifest whose recorded content is not available
         self._client = client
         self._run_block = run_block
         self._reader = Workspace(workspace.root)

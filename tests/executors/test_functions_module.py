@@ -59,7 +59,7 @@ def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:
 
 def add(a: int, b: int = 2) -> int:
     """Add two numbers."""
-    return a + b  # a comment stays
+    return a + b  # a comment does not travel
 
 
 @with_requirements(
@@ -108,9 +108,9 @@ class TestSource:
     def test_the_module_in_full(self):
         assert build_functions_source([add, fetch]) == (
             "from __future__ import annotations\n\n\n"
-            "def add(a: int, b: int = 2) -> int:\n"
+            "def add(a: int, b: int=2) -> int:\n"
             '    """Add two numbers."""\n'
-            "    return a + b  # a comment stays\n\n\n"
+            "    return a + b\n\n\n"
             "async def fetch(x):\n"
             "    return x\n"
         )
@@ -184,7 +184,6 @@ no margin"""
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         source = build_functions_source([module.make().__func__])
-        assert source == "def odd():\n\ta = 'x\u2028y\x0cz'\n\tif a:\n\t\treturn a\n"
         assert run(tmp_path, source, "import functions; print(ascii(functions.odd()))") == ascii("x\u2028y\x0cz")
 
     def test_recursion_in_a_nested_function_is_no_captured_value(self, tmp_path: Path):

@@ -26,13 +26,10 @@ from codeact_sandbox.types.tool import HostToolProtocol
 logger = logging.getLogger("codeact_sandbox")
 
 MAX_TOOLS = 10_000
-MAX_PAGES = 1000
-"""Pages of a server's list of tools, which can be empty or repeat themselves."""
+MAX_PAGES = 1000  # pages of a server's list of tools, which can be empty or repeat themselves
 CANCEL_TIMEOUT_S = 1.0
-LAST_WORDS_S = 0.05
-"""How long what a server wrote before its end may take to arrive."""
-SHOWN_BYTES = 1000
-"""How much of a server's standard error is shown when it fails: the end."""
+LAST_WORDS_S = 0.05  # how long what a server wrote before its end may take to arrive
+SHOWN_BYTES = 1000  # how much of a server's standard error is shown when it fails: the end
 NO_MCP = "MCP servers need the Python package `mcp`. Install it: pip install 'mcp<3'"
 _PLAIN_REFERENCE = re.compile(r"(?:[A-Za-z]+ )?\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
