@@ -1,4 +1,4 @@
-"""One attempt at a task: an agent in a sandbox of its own, with a log, and the checks of its answer."""
+"""One attempt at a task: an agent in a sandbox of a pool, with a log, the checks of its answer, and whether it is repeated."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ from codeact_sandbox.host.waiting import in_thread
 SandboxKind = Literal["auto", "docker", "bubblewrap"]
 MAX_READY = 8
 MAX_READY_AGAIN = 2
-ACQUIRE_TIMEOUT_S = 600.0
-"""Seconds that an attempt waits for a sandbox: others may use all that are allowed."""
+ACQUIRE_TIMEOUT_S = 600.0  # seconds that an attempt waits for a sandbox: others may use all that are allowed
 MAX_BACKOFF_S = 60.0
 _STATUS = frozenset({408, 409, 425, 429})
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
@@ -57,8 +56,7 @@ _CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportErro
 AgentOrTeam = ChatAgent | BaseTeam
 MakeAgent = Callable[..., Any]
 """Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
-STOP_S = 60.0
-"""Seconds that the end of the sandboxes may take."""
+STOP_S = 60.0  # seconds that the end of the sandboxes may take
 NO_ANSWER = "the agent ended without an answer"
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.index import MAX_LINE, RESULTS, RowCounts, RowIndex, parse_json
+from autogen_codeact.batch.index import MAX_LINE, RESULTS, RowIndex, parse_json
 from autogen_codeact.batch.rows import AGAIN, Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
@@ -62,19 +62,13 @@ class BatchFolder:
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
         self.path = path
-        self.notices: list[str] = []
-        """What the user should know about the state in which the folder was found."""
+        self.notices: list[str] = []  # what the user should know about the state in which the folder was found
         self.index: RowIndex
         self._accept = accept_changes
         self._release: Callable[[], None] | None = None
         self._lock = -1
         self._results = -1
         self._writing = threading.Lock()
-
-    @property
-    def counts(self) -> RowCounts:
-        """The rows in numbers."""
-        return self.index.counts
 
     @classmethod
     def open(cls, path: Path, configuration: Mapping[str, Any], *, accept_changes: bool = False) -> BatchFolder:

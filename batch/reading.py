@@ -1,4 +1,4 @@
-"""Reading the tasks of a batch, one after the other: a bad one is reported, and the others are read."""
+"""Reading the tasks of a batch from files or iterables: a bad one is reported, and the others are read, in bounded memory."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.formatting import format_count
 
-MAX_ROW = 16 * 1024 * 1024
-"""Bytes of one task."""
+MAX_ROW = 16 * 1024 * 1024  # bytes of one task
 TOO_LONG = f"it is longer than {MAX_ROW // 2**20} MiB"
 BOM = b"\xef\xbb\xbf"
 KNOWN = ("id", "task", "files", "data", "expected", "check", "metadata")
@@ -89,8 +88,7 @@ class _Lines:
     """The lines of a file, none of which is held if it is too long."""
 
     def __init__(self, file: BinaryIO, number: int = 0) -> None:
-        self.number = number
-        """Of the last line, from 1."""
+        self.number = number  # of the last line, from 1
         self._file = file
 
     def read(self) -> bytes | None:
@@ -135,8 +133,7 @@ class _Records:
         self._lines = _Lines(file, 1)
         self._delimiter = delimiter
         self._unclosed = False
-        self.first = 0
-        """Line at which the last record begins."""
+        self.first = 0  # line at which the last record begins
         csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW))
 
     def read(self) -> list[str] | str | None:
@@ -276,8 +273,7 @@ class _TaskFactory:
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        self._ids: set[int] = set()
-        """Hashes of the ids: 100,000 take 10 MB."""
+        self._ids: set[int] = set()  # hashes of the ids: 100,000 take 10 MB
 
     def make(self, found: FoundRow | BadTask) -> Task | BadTask:
         """Return the task of a row."""

@@ -1,4 +1,4 @@
-"""Which attempt begins when: slots, limits, retries, and the rows that come out."""
+"""Which attempt of which task begins when: slots, limits, retries, and the rows that come out."""
 
 from __future__ import annotations
 
@@ -29,12 +29,9 @@ from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
 
 logger = logging.getLogger("autogen_codeact")
-MAX_UNREAD = 100
-"""Rows that nobody has taken before no further task begins."""
-CANCEL_S = 60.0
-"""Seconds that cancelled attempts have to end, before they are left alone."""
-LATE_S = 90.0
-"""The same after `task_timeout`; ending a sandbox may take 60."""
+MAX_UNREAD = 100  # rows that nobody has taken before no further task begins
+CANCEL_S = 60.0  # seconds that cancelled attempts have to end, before they are left alone
+LATE_S = 90.0  # the same after `task_timeout`; ending a sandbox may take 60
 RATE_ROWS = 50
 
 
@@ -74,8 +71,7 @@ class Jobs:
         total: int | None,
         add_row: Callable[[Row], Awaitable[None]],
     ) -> None:
-        self.total = total
-        """How many rows there will be, or None if that is not known yet."""
+        self.total = total  # how many rows there will be, or None if that is not known yet
         self._tasks = tasks
         self._is_repeatable = isinstance(tasks, str | Path | Sequence) or getattr(tasks, "is_repeatable", False)
         self._folder = folder
@@ -87,7 +83,7 @@ class Jobs:
         folder, repeats = self._folder, self._repeats
         if not self._is_repeatable and repeats > 1:
             self._tasks = [task async for task in read_tasks(self._tasks)]
-        if self._is_repeatable and folder.counts.rows:
+        if self._is_repeatable and folder.index.counts.rows:
             async for _ in self._read_once():  # whether one has changed is found out before anything runs
                 pass
         for repeat in range(1, repeats + 1):
@@ -173,7 +169,7 @@ class Scheduler:
     def counts(self) -> BatchCounts:
         """Return how far the batch is."""
         now = time.monotonic()
-        rows = self._folder.counts if self._folder is not None else RowCounts()
+        rows = self._folder.index.counts if self._folder is not None else RowCounts()
         # The first rows say nothing about the rate unless the time before them counts, too.
         since = self._ends[0] if len(self._ends) == self._ends.maxlen else self._began
         rate = 60.0 * len(self._ends) / max(now - since, 1e-3) if len(self._ends) > 1 else 0.0
@@ -200,7 +196,7 @@ class Scheduler:
         if self._stopping or total is None or self._folder is None:
             return 0 if self._stopping else None
         # Those that failed in an earlier command are run again. A check with code takes a sandbox of its own.
-        done = self._folder.counts.rows - self._folder.counts.failed - self._folder.counts.waiting
+        done = self._folder.index.counts.rows - self._folder.index.counts.failed - self._folder.index.counts.waiting
         return max(0, total - done - (0 if self._checks_run_code else len(self._running)))
 
     @property
@@ -214,7 +210,7 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         for text in folder.notices:
             self._on_event(Notice(text))
-        self.gate.used(folder.counts.prompt_tokens, folder.counts.completion_tokens)
+        self.gate.used(folder.index.counts.prompt_tokens, folder.index.counts.completion_tokens)
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)

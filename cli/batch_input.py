@@ -21,25 +21,18 @@ from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.settings import BatchSettings, Prices
 from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
-from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import AgentChoice, BatchJob
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
 from autogen_codeact.cli.models import open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.cli.sandbox import make_agent
 from autogen_codeact.teams import Team
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
-_BY_OPTION = (
-    "attempts",
-    "backoff",
-    "max_sandboxes",
-    "max_seconds",
-    "model_calls_per_minute",
-    "task_timeout",
-    "tasks_per_minute",
-)
-"""Settings that are given with `--option`."""
+_WITH_FLAG = {"prices", *BatchJob.__dataclass_fields__}
+_BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fields if name not in _WITH_FLAG}
+"""Settings that are given with `--option`, by the names there."""
 
 
 def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
@@ -68,7 +61,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
                 "max_tokens": job.max_tokens,
                 "max_cost": job.max_cost,
                 "prices": _prices(job.price),
-                **{"backoff_s" if name == "backoff" else name: value for name, value in rare.items()},
+                **{_BY_OPTION[name]: value for name, value in rare.items()},
             }
         )
     except ValidationError as error:
@@ -120,11 +113,10 @@ class ChosenTasks:
 
     def _with_check(self, task: Task | BadTask) -> Task | BadTask:
         check = self._check
-        if not isinstance(task, Task) or check is None or task.check is not None:
+        if check is None or isinstance(task, BadTask) or task.check is not None:
             return task
-        if check.kind != "python" and task.expected is None:
-            return task
-        return task.model_copy(update={"check": check})
+        fits = check.kind == "python" or task.expected is not None
+        return task.model_copy(update={"check": check}) if fits else task
 
 
 def _default_check(text: str) -> Check:
@@ -209,11 +201,9 @@ class _SecretRedactor(ModelMiddleware):
                 async for item in items:
                     yield item
         except Exception as error:
-            self._clean(error)
+            args = (without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
+            error.args = tuple(args)
             raise
-
-    def _clean(self, error: Exception) -> None:
-        error.args = tuple(without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
 
 
 class _Recording:

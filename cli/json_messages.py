@@ -26,8 +26,7 @@ from codeact_sandbox.types.result import Artifact, Result
 
 MAX_INLINE = 256 * 1024
 """Bytes of an image or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""
-LOG_S = 5.0
-"""Seconds to wait until the result of a block is in the log."""
+LOG_S = 5.0  # seconds to wait until the result of a block is in the log
 MAX_MISSES = 2
 """Results that were not found in the log, after which it is not read any more: it has ended because the disk is full."""
 
@@ -44,8 +43,7 @@ class JsonPrinter:
     """Prints the messages of a run, those about results of code with the files and displays of it."""
 
     def __init__(self, folder: Path | None, *, files_stay: bool) -> None:
-        self.watcher = _Results()
-        """An observer for `executor.attach(observers=[…])`."""
+        self.watcher = _Results()  # an observer for `executor.attach(observers=[…])`
         self._log = _LoggedResults(folder) if folder is not None else None
         self._files_stay = files_stay
 

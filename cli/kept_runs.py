@@ -31,8 +31,8 @@ from autogen_codeact.runs import (
     store,
 )
 from autogen_codeact.runs.atomic_file import atomic_text_file
-from autogen_codeact.runs.budget import MAX_EVENT, Budget
 from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.folder import MAX_EVENT, Budget
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
@@ -42,14 +42,11 @@ from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
-PRUNE_S = 10.0
-"""Seconds that a disk may take for removing old runs, after which the command ends without it."""
+PRUNE_S = 10.0  # seconds that a disk may take for removing old runs, after which the command ends without it
 MAX_TASK = 60
 _COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
-MAX_TURNS = 20
-"""Turns of an earlier chat that are printed again."""
-MAX_NAMES = 10
-"""Names of files that are printed."""
+MAX_TURNS = 20  # turns of an earlier chat that are printed again
+MAX_NAMES = 10  # names of files that are printed
 
 
 def choose_run_folder(task: str) -> Path | None:
@@ -307,8 +304,7 @@ def _describe(gap: Gap) -> str:
 
 
 class _JsonPrinter:
-    most = MAX_EVENT
-    """Bytes of memory that the values of an event may take."""
+    most = MAX_EVENT  # bytes of memory that the values of an event may take
 
     def __init__(self, run: Run) -> None:
         self._run = run

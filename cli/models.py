@@ -37,10 +37,8 @@ from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 from codeact_sandbox.types.filenames import printable
 
 _MAX_ERROR_CHARS = 600
-_NO_KEY = "none"
-"""What a server that needs no key gets, because the client insists on one."""
-_LIMIT_OF_CLIENTS_S = 600.0
-"""How long OpenAI's client waits if it is not told otherwise."""
+_NO_KEY = "none"  # what a server that needs no key gets, because the client insists on one
+_LIMIT_OF_CLIENTS_S = 600.0  # how long OpenAI's client waits if it is not told otherwise
 # By name: importing openai takes half a second, and other clients don't need it.
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",

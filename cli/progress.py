@@ -41,8 +41,7 @@ class StatusLine:
         self, stream: TextIO | None, line: Callable[[], str], *, name: str, interval_s: float = INTERVAL_S
     ) -> None:
         self._stream, self._line, self._interval_s = stream, line, interval_s
-        self.lock = threading.RLock()
-        """Held while the line is made and drawn."""
+        self.lock = threading.RLock()  # held while the line is made and drawn
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._drawn = ""

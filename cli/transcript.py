@@ -33,8 +33,7 @@ from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, wri
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COPIES = 1_000
-MAX_COMPARED = 1_000_000
-"""Characters of printed text that are kept, because a message repeats them."""
+MAX_COMPARED = 1_000_000  # characters of printed text that are kept, because a message repeats them
 
 
 def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
@@ -87,10 +86,8 @@ class Transcript:
         self._team, self._chat, self._figures = team, chat, figures
         self._answer = AnswerPrinter(terminal, exact=exact)
         self._answering = False
-        self._streamed = ""
-        """What has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`."""
-        self._output = ""
-        """What the code that runs has written, as far as it was printed."""
+        self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
+        self._output = ""  # what the code that runs has written, as far as it was printed
         self._step = "Code"
         self._speaker = ""
         self._tokens = self._blocks = 0

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-START_TIMEOUT_S = 600.0
-"""A model of many gigabytes on a slow disk takes minutes."""
+START_TIMEOUT_S = 600.0  # A model of many gigabytes on a slow disk takes minutes
 _SLOW_START_S = 2.0
 _SERVE = Path(__file__).with_name("serve.py")
 _servers_lock = threading.Lock()

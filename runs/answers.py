@@ -23,8 +23,7 @@ from codeact_sandbox.types.filenames import printable
 
 ANSWERS = "answers"
 MAX_REASON = 1_000
-MAX_OPEN = 100
-"""Questions of a run that can be open at the same time."""
+MAX_OPEN = 100  # questions of a run that can be open at the same time
 _MAX_BYTES = 16 * 1024
 _MAX_SHOWN = 2_000
 
@@ -97,18 +96,7 @@ def digest(tool: str | None, text: str) -> str:
 
 
 def write_answers(path: Path, questions: Sequence[Question], decisions: Mapping[str, bool | str]) -> None:
-    """Answer questions of a run; the first answer to each counts, whichever process gives it.
-
-    Args:
-        path: The run's folder.
-        questions: All questions of the run.
-        decisions: By name of the question: True to approve, False to deny, or the reason for denying.
-
-    Raises:
-        AlreadyAnsweredError: One has an answer.
-        RunError: There is no such question, or it is not what was asked.
-        OSError: An answer can't be written.
-    """
+    """Answer questions by name: True approves, False or a reason denies. The first answer counts, whichever process gives it."""
     known = {each.asked.question: each for each in questions}
     for name, decision in decisions.items():
         if (question := known.get(name)) is None:

@@ -16,8 +16,7 @@ from codeact_sandbox.types.result import ErrorInfo, NetworkConnection
 
 LARGE_LINE = 64 * 1024
 LARGE_TEXT = 16 * 1024
-MAX_TEXTS = 100
-"""Strings of one event that are moved one by one; with more of them, whole fields are."""
+MAX_TEXTS = 100  # strings of one event that are moved one by one; with more of them, whole fields are
 PIECE = 16 * 1024
 PIECE_ITEMS = 500
 _NUMBERS = frozenset({int, float, bool, type(None)})

@@ -1,4 +1,4 @@
-"""AutoGen's messages as JSON, and back."""
+"""AutoGen's messages as JSON, and which of them are in a log already."""
 
 from __future__ import annotations
 

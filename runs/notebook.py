@@ -1,4 +1,4 @@
-"""A run as a Jupyter notebook: words as markdown cells, code as code cells with what it printed and showed."""
+"""Other forms of a run: a notebook for Jupyter, or one JSON object."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, TextIO
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.runs.budget import Budget
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, MessageLogged
+from autogen_codeact.runs.folder import Budget
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import DOCUMENTS, FIGURES, TEXT, Display
@@ -31,8 +31,7 @@ _METADATA = {
 }
 
 Cell = dict[str, Any]
-_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
-"""Messages that other events repeat."""
+_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")  # messages that other events repeat
 MAX_UNDER_WAY = 8
 MAX_CELL = 6 * 1024 * 1024
 """Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""

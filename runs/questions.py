@@ -1,4 +1,4 @@
-"""Questions that end a run until a person has answered them."""
+"""Questions that end a run until a person has answered them, and records of calls to host tools."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from codeact_sandbox.tools.approval import ToolApprovalRequest
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 T = TypeVar("T")
-MAX_TEXT = 200_000
-"""Characters of code or arguments that somebody can judge."""
+MAX_TEXT = 200_000  # characters of code or arguments that somebody can judge
 SETTLE_S = 0.05
 _TOO_MUCH = (False, f"nobody can judge more than {MAX_TEXT:,} characters or {MAX_OPEN} questions")
 Key = tuple[str, int, int]

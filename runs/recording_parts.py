@@ -98,7 +98,7 @@ class RecordedClient(ModelMiddleware):
         sent = [message.model_dump_json() for message in call.messages]
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._sent, sent, strict=False)))
         self._sent, new_ones = sent, sent[shared:]
-        number = self._steps.new_call()
+        number = self._steps.history.calls + 1
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]
         await self._steps.log.write(
             lambda _: ModelCallStarted(
@@ -117,7 +117,7 @@ class RecordedClient(ModelMiddleware):
     def _finish(
         self, number: int, began: float, result: CreateResult | None = None, error: Exception | None = None
     ) -> None:
-        self._steps.call_ended()
+        self._steps.history.calls += 1
         seconds = time.monotonic() - began
         self._steps.log.put(
             lambda _: ModelCallFinished(
@@ -303,7 +303,7 @@ def wrap_models(
 
 def _exchange(agent: ChatAgent, steps: AgentSteps, replaced: ExitStack) -> None:
     if isinstance(agent, BaseCodeAgent):
-        steps.begin(agent.journal)
+        steps.journal.change(agent.journal)  # what the log knows already
         agent.use_steps(steps)
         replaced.callback(agent.use_steps, None)
     client, context = getattr(agent, MODEL_CLIENT, None), getattr(agent, MODEL_CONTEXT, None)

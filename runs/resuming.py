@@ -1,4 +1,4 @@
-"""Continuing a run after its process has ended, at the last completed step."""
+"""Continuing a run after its process has ended, at the last completed step, with its sessions rebuilt; adopting a log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
 from autogen_codeact.agents.replay import EMPTY
 from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
-from autogen_codeact.runs.agents import agent_keys, process_info, secrets_of
+from autogen_codeact.runs.agents import (
+    KeyOf,
+    agent_keys,
+    check_agents,
+    load_agents,
+    process_info,
+    secrets_of,
+    set_approval,
+)
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.chain import unsigned, user_chain
@@ -31,7 +39,6 @@ from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, answered, make_plan
 from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.reader import load_run
-from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.recording_parts import recording_parts, wrap_models
 from autogen_codeact.runs.redaction import Redaction, RedactText
@@ -64,8 +71,7 @@ class Session:
         self._executor = executor
         self._record = record_of(executor)
         self._codes: list[str] = []
-        self.note: str | None = None
-        """What differs from what it was, after `rebuild` or `empty`."""
+        self.note: str | None = None  # what differs from what it was, after `rebuild` or `empty`
 
     def load(self, changes: Sequence[JournalChange]) -> int:
         """Have the session rebuilt as it was after some changes, unless it is still alive."""

@@ -1,4 +1,4 @@
-"""The steps of one agent in a run: written to the log, and in a resumed run answered from it."""
+"""The steps of one agent in a run: written to the log, and in a resumed run answered from what it had received."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ class ToolAnswer:
 
     name: str
     arguments: dict[str, Any]
-    record: CallRecord | None = None
-    """None if the process ended during the call."""
+    record: CallRecord | None = None  # None if the process ended during the call
 
 
 @dataclass(frozen=True)
@@ -168,33 +167,18 @@ class AgentSteps:
     def __init__(self, agent: str, log: LogWriter, journal: JournalLog, history: AgentHistory | None = None) -> None:
         self.agent = agent
         self.log = log
-        self.note: str | None = None
-        """What its model is to be told with the next request that it really gets."""
-        self.is_empty = False
-        """Whether its session is empty, because it was not rebuilt."""
-        self.questions: Questions | None = None
-        """What `Later` asks; None if nothing waits."""
-        self._journal = journal
-        self._history = history if history is not None else AgentHistory()
+        self.note: str | None = None  # what its model is to be told with the next request that it really gets
+        self.is_empty = False  # whether its session is empty, because it was not rebuilt
+        self.questions: Questions | None = None  # what `Later` asks; None if nothing waits
+        self.journal = journal
+        self.history = history if history is not None else AgentHistory()
         self._late: list[Callable[[], Awaitable[object]]] = []
-
-    def begin(self, journal: Journal | None) -> None:
-        """Take the journal as it is for what the log knows already."""
-        self._journal.change(journal)
 
     # Models
 
     def answer(self, request: str) -> ModelAnswer | None:
         """Return the answer that the model has given before, or None if it has to be asked."""
         return self._take(ModelAnswer, lambda answer: answer.request == request, "asked its model something else")
-
-    def new_call(self) -> int:
-        """Return the number of a call that the model really gets."""
-        return self._history.calls + 1
-
-    def call_ended(self) -> None:
-        """Count a call."""
-        self._history.calls += 1
 
     async def go_live(self) -> str | None:
         """Do what was postponed while the log answered, and return the note for the model, once."""
@@ -209,7 +193,7 @@ class AgentSteps:
 
         Calls that were made at the same time can be asked for in any order.
         """
-        items = self._history.items
+        items = self.history.items
         redacted = self.log.redaction.value(arguments)
         for at, item in enumerate(items):
             if not isinstance(item, ToolAnswer):
@@ -224,8 +208,8 @@ class AgentSteps:
     async def new_tool_call(self) -> int:
         """Return the number of a call that is really made."""
         await self._do_late()
-        self._history.tool_calls += 1
-        return self._history.tool_calls
+        self.history.tool_calls += 1
+        return self.history.tool_calls
 
     # Code
 
@@ -251,7 +235,7 @@ class AgentSteps:
         self, runner: RunsCode, blocks: list[CodeBlock], code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]
     ) -> RunEnded:
         await self._do_late()
-        questions, step = self.questions, Step(self.log, self.agent, self._history.steps + 1)
+        questions, step = self.questions, Step(self.log, self.agent, self.history.steps + 1)
         if questions is None:
             return await self._run_step(runner, step, code, live)
         # Before the step begins in the log: nothing is lost then if the run ends.
@@ -268,7 +252,7 @@ class AgentSteps:
     async def _run_step(
         self, runner: RunsCode, step: Step, code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]
     ) -> RunEnded:
-        self._history.steps = number = step.number
+        self.history.steps = number = step.number
         began = time.monotonic()
         await self.log.write(BlockStarted(agent=self.agent, number=number, blocks=code), sync=True)
         token = CURRENT_STEP.set(step)
@@ -285,7 +269,7 @@ class AgentSteps:
         return ended
 
     def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
-        change = self._journal.change(journal)
+        change = self.journal.change(journal)
         error = error_info(ended.error) if ended.error is not None else None
 
         def event(files: FileStore) -> BlockFinished:
@@ -310,10 +294,10 @@ class AgentSteps:
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""
         adapter: TypeAdapter[T] = _adapter(form)
-        items = self._history.items
+        items = self.history.items
         if items:
-            if kind == "facts" and self._history.facts is not None:
-                return _valid(adapter, self._history.facts, kind)
+            if kind == "facts" and self.history.facts is not None:
+                return _valid(adapter, self.history.facts, kind)
             first = items[0]
             if isinstance(first, Value) and first.kind == kind:
                 items.popleft()
@@ -335,7 +319,7 @@ class AgentSteps:
             await self._late.pop(0)()
 
     def _take(self, kind: type[Item], fits: Callable[[Item], bool], otherwise: str) -> Item | None:
-        items = self._history.items
+        items = self.history.items
         while items and isinstance(items[0], Value):
             items.popleft()
         if not items:

@@ -1,4 +1,4 @@
-"""Starting and ending spans, and running code with a span as the current one."""
+"""Spans: starting and ending them, running code with one as the current one, and those of blocks and host tools."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ STATE = "codeact.state"
 SANDBOX = "codeact.sandbox"
 BACKEND = "codeact.backend"
 EXIT_CODE = "process.exit.code"
-NONZERO_EXIT = "nonzero_exit"
-"""The error of code that ended itself with an exit code, without an exception."""
+NONZERO_EXIT = "nonzero_exit"  # the error of code that ended itself with an exit code, without an exception
 NS = 1_000_000_000
 
 

@@ -145,7 +145,9 @@ def _definition(function: SourceFunction) -> Definition:
 
 def _written_source(function: Any, name: str) -> str:
     if not isinstance(function, FunctionType):
-        sentence = f"`{name}` is {_kind(function)}, which has no source to send; give a function made with `def`."
+        sentence = (
+            f"`{name}` is a {type(function).__name__}, which has no source to send; give a function made with `def`."
+        )
         raise ValueError(sentence)  # noqa: TRY004  -- AutoGen's users catch ValueError
     if function.__name__ == "<lambda>":
         raise ValueError("A `<lambda>` has no name to import it by; give a function made with `def`.")
@@ -155,11 +157,3 @@ def _written_source(function: Any, name: str) -> str:
         raise ValueError(
             f"The source of `{name}` can't be found; define it in a file, or use FunctionWithRequirements.from_str."
         ) from None
-
-
-def _kind(thing: Any) -> str:
-    if inspect.isbuiltin(thing):
-        return "a builtin"
-    if inspect.ismethod(thing):
-        return "a method"
-    return "a class" if inspect.isclass(thing) else f"of type {type(thing).__name__}"

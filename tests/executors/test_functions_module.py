@@ -246,11 +246,11 @@ class TestRefused:
             (lambda: 1, "`<lambda>`"),
             (len, "`len` is a builtin"),
             (math.sqrt, "`sqrt` is a builtin"),
-            (Holder, "`Holder` is a class"),
+            (Holder, "`Holder` is a type"),
             (Holder().method, "`method` is a method"),
-            (functools.partial(add, 1), "of type partial"),
-            ("add", "`'add'` is of type str"),
-            (None, "`None` is of type NoneType"),
+            (functools.partial(add, 1), "is a partial"),
+            ("add", "`'add'` is a str"),
+            (None, "`None` is a NoneType"),
         ]:
             with case(function, why):
                 for call, argument in ((build_functions_source, [function]), (to_stub, function)):

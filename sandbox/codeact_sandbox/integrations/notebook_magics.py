@@ -65,8 +65,7 @@ class CellOutput:
     def __init__(self) -> None:
         self._line_left = 0
         """Characters of the line of a display, which the display replaces, that have not come yet."""
-        self._chars = 0
-        """Characters of the output that have come."""
+        self._chars = 0  # characters of the output that have come
         self._shown: dict[str, str] = {}
         self._bytes = 0
 

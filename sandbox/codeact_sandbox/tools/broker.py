@@ -91,10 +91,6 @@ class ToolBroker:
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
 
-    def approval_for(self, tool: HostToolProtocol) -> ApproveTool | None:
-        """Return what approves the calls to a tool; None if they need no approval."""
-        return None if tool.name in self.without_approval else self.approve
-
     def settings(self) -> dict[str, Any]:
         """Return the settings with which the runner starts."""
         return {
@@ -286,8 +282,8 @@ class BlockCalls:
             raise NotAllowed(
                 "ToolRefused", "it can't be called in a branch, because a call can't be undone (branch_safe=)"
             )
-        approve = self._broker.approval_for(tool)
-        if approve is not None:
+        approve = self._broker.approve
+        if approve is not None and tool.name not in self._broker.without_approval:
             waiting = ToolApprovalRequest(
                 tool.name, request.copies[2], tool.signature, tool.description, self._code.code, self._code.language
             )

@@ -115,7 +115,10 @@ class McpServer:
         """Return the arguments for a config: what `env` and `headers` say literally becomes a reference to a variable."""
         values = {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
         for key in {"env", "headers"} & values.keys():
-            values[key] = {name: _without_secret(name, value) for name, value in values[key].items()}
+            values[key] = {
+                name: value if _PLAIN_REFERENCE.fullmatch(value) else f"${{{re.sub(r'[^A-Za-z0-9_]', '_', name)}}}"
+                for name, value in values[key].items()
+            }
         return values
 
 
@@ -148,10 +151,6 @@ def read_servers(text: str, origin: str) -> list[McpServer]:
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"{origin}: the server {name!r} can't be used: {error}") from None
     return servers
-
-
-def _without_secret(name: str, value: str) -> str:
-    return value if _PLAIN_REFERENCE.fullmatch(value) else f"${{{re.sub(r'[^A-Za-z0-9_]', '_', name)}}}"
 
 
 class McpSource(ToolSource):

@@ -53,10 +53,6 @@ class Cgroup:
         for folder in self.folders.values():
             (folder / "cgroup.procs").write_text(str(pid))
 
-    def mount_arguments(self) -> list[str]:
-        """Return arguments of bubblewrap that show the group's own limits and counters in the sandbox, read-only."""
-        return [part for path, folder in self.folders.items() for part in ("--ro-bind", str(folder), path)]
-
     def remove(self) -> None:
         """Remove the group once its processes are gone."""
         for folder in self.folders.values():

@@ -221,6 +221,7 @@ class BubblewrapLauncher:
 
     def _arguments(self, shown: list[str], *, mounted: bool) -> list[str]:
         sizes, bind_dir = self._sizes(), self._bind_dir
+        groups = self._cgroup.folders if self._cgroup is not None else {}
 
         def writable(name: str, path: str) -> list[str]:
             if mounted:
@@ -238,7 +239,8 @@ class BubblewrapLauncher:
             *shown,
             *(["--bind", str(bind_dir), WORKSPACE] if bind_dir is not None else writable("workspace", WORKSPACE)),
             *self._read_only(),
-            *(self._cgroup.mount_arguments() if self._cgroup is not None else ()),
+            # The group's own limits and counters.
+            *(part for path, folder in groups.items() for part in ("--ro-bind", str(folder), path)),
             *("--remount-ro", "/", "--chdir", WORKSPACE),
         ]
 
