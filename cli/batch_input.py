@@ -15,11 +15,12 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateRe
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.budget import PRICES_OF, Prices
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.reading import read_tasks
-from autogen_codeact.batch.settings import BatchSettings, Prices
+from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import AgentChoice, BatchJob
@@ -40,8 +41,11 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
 
     Raises `CommandError` if one is invalid.
     """
-    if job.max_cost is not None and job.price is None:
-        raise CommandError("--max-cost needs --price P:C: without the prices the cost is not known.")
+    prices = _prices(job.price) or Prices.known(job.model.spec or "")
+    if job.max_cost is not None and prices is None:
+        raise CommandError(
+            f"--max-cost needs --price P:C: the price of this model is not in the list of {PRICES_OF}, so the cost is not known."
+        )
     rare: dict[str, str] = {}
     others = []
     for text in job.sandbox.others or ():
@@ -60,7 +64,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
                 "repeat": job.repeat,
                 "max_tokens": job.max_tokens,
                 "max_cost": job.max_cost,
-                "prices": _prices(job.price),
+                "prices": prices,
                 **{_BY_OPTION[name]: value for name, value in rare.items()},
             }
         )

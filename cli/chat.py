@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 
+from autogen_codeact.agents.budget import prices_of
 from autogen_codeact.cli.chat_agent import is_chat, model_names, opened
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
@@ -80,6 +81,7 @@ class Chat:
             view = Transcript(
                 terminal, team=len(conversation.agents) > 1, chat=True, exact=approve, figures=_figures(target)
             )
+            view.prices = prices_of(model_names(target))
             self._reader = reader = open_reader(self._completions)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             self._commands = commands = Commands(turns, terminal)

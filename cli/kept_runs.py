@@ -32,7 +32,7 @@ from autogen_codeact.runs import (
 )
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.folder import MAX_EVENT, Budget
+from autogen_codeact.runs.folder import MAX_EVENT, MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
@@ -250,7 +250,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
     finished: events.RunFinished | None = None
     unknown = 0
     for raw in run.raw_events():
-        event = run.parse(replace(raw, budget=Budget(printer.most))) if isinstance(raw, RawEvent) else raw
+        event = run.parse(replace(raw, budget=MemoryLimit(printer.most))) if isinstance(raw, RawEvent) else raw
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)

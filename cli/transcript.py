@@ -18,6 +18,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.model_calls import BEGINS_AGAIN
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
@@ -90,17 +91,22 @@ class Transcript:
         self._output = ""  # what the code that runs has written, as far as it was printed
         self._step = "Code"
         self._speaker = ""
-        self._tokens = self._blocks = 0
+        self._read = self._written = self._blocks = 0
         self._began = 0.0
+        self.prices: Prices | None = None
+        """What the model costs, in US dollars."""
 
     def begin(self) -> None:
         """Begin a turn of a chat."""
-        self._speaker, self._tokens, self._blocks, self._began = "", 0, 0, time.monotonic()
+        self._speaker, self._began = "", time.monotonic()
+        self._read = self._written = self._blocks = 0
 
     def summary(self) -> str:
-        """Return blocks, tokens and seconds of the turn."""
+        """Return blocks, tokens, cost and seconds of the turn."""
         blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
-        tokens = format_count(self._tokens, "token")
+        tokens = format_count(self._read + self._written, "token")
+        if self.prices is not None and self._read:
+            tokens += f", ${self.prices.cost(self._read, self._written):.4f}"
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
     def before_question(self, code: str) -> None:
@@ -277,7 +283,8 @@ class Transcript:
     def _count(self, message: Message) -> None:
         self._blocks += isinstance(message, CodeExecutionEvent)
         if (usage := message.models_usage) is not None:
-            self._tokens += usage.prompt_tokens + usage.completion_tokens
+            self._read += usage.prompt_tokens
+            self._written += usage.completion_tokens
 
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:

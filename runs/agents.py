@@ -21,6 +21,7 @@ from pydantic import SecretStr
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_runner import RunOptions
+from autogen_codeact.agents.model import model_name
 from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.configs import omitting_functions
@@ -67,7 +68,7 @@ def _describe(name: str, agent: ChatAgent) -> AgentInfo:
         kind=type(agent).__name__,
         description=agent.description,
         executor=type(executor).__name__ if executor is not None else None,
-        model=_model_name(client) if isinstance(client, ChatCompletionClient) else None,
+        model=model_name(client) if isinstance(client, ChatCompletionClient) else None,
         tools=tool_names(agent),
         functions=functions,
     )
@@ -85,13 +86,6 @@ def tool_names(agent: ChatAgent) -> list[str]:
 def tool_name(tool: object) -> str:
     """Return the name of a function or a tool."""
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
-
-
-def _model_name(client: ChatCompletionClient) -> str:
-    client = innermost(client)
-    arguments = getattr(client, "_create_args", None)
-    name = arguments.get("model") if isinstance(arguments, dict) else None
-    return name if isinstance(name, str) else type(client).__name__
 
 
 def dump(agent_or_team: ChatAgent | BaseTeam) -> Dumped:

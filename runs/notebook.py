@@ -13,7 +13,7 @@ from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, MessageLogged
-from autogen_codeact.runs.folder import Budget
+from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import DOCUMENTS, FIGURES, TEXT, Display
@@ -188,7 +188,7 @@ class _Cells:
         started = self._run.started
         yield markdown_cell(f"# {started.name}, {started.time:%Y-%m-%d %H:%M} UTC")
         for raw in self._run.raw_events():
-            event = self._run.parse(replace(raw, budget=Budget(MAX_CELL))) if isinstance(raw, RawEvent) else raw
+            event = self._run.parse(replace(raw, budget=MemoryLimit(MAX_CELL))) if isinstance(raw, RawEvent) else raw
             match event:
                 case MessageLogged():
                     yield from self._words(event.message)

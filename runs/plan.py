@@ -16,7 +16,7 @@ from autogen_codeact.runs import events
 from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, Budget, json_cost
+from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, MemoryLimit, json_cost
 from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
@@ -118,7 +118,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             reader.plan.messages.add(_message(run, raw))
             reader.hold(EVENT_BYTES)
             continue
-        budget = Budget()
+        budget = MemoryLimit()
         event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
             raise _damaged(run, event)
@@ -250,7 +250,7 @@ class _Reader:
             )
         read_answers(name, self.plan.questions)
         self.plan.seconds_since = self.clock.seconds
-        self._budget = Budget(MAX_HELD - self._held)
+        self._budget = MemoryLimit(MAX_HELD - self._held)
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
 

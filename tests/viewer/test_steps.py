@@ -100,6 +100,7 @@ def test_header_sums_up_the_run(rich_run):
         "error": None,
         "steps": 15,
         "blocks": 8,
+        "cost": None,
         "model_calls": 10,
         "prompt_tokens": 1000,
         "resumed": 0,

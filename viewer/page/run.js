@@ -113,6 +113,7 @@ class RunPage {
     const facts = [
       when(header.started), seconds(header.duration_s), count(header.steps, "step"), count(header.blocks, "block"), count(header.model_calls, "model call"),
       tokens ? `${short(header.prompt_tokens)} tokens read, ${short(header.completion_tokens)} written` : "",
+      header.cost ? `$${header.cost.toPrecision(3)}` : "",
       header.resumed ? `resumed ${count(header.resumed, "time")}` : "", header.gaps ? count(header.gaps, "gap") : "",
     ];
     const times = Object.entries(header.timing).filter(([, value]) => value >= 0.001);
