@@ -269,15 +269,6 @@ def test_work_dir_is_copied_into_the_sandbox_and_back(tmp_path):
     )
 
 
-def test_sandbox_and_image_options_are_used():
-    done = codeact(
-        *("exec", "-", "--sandbox", "docker", "--image", "autogen-codeact/sandbox:0.2", "--json"),
-        stdin=code("print(1)"),
-    )
-    assert done.status == 0
-    assert done.objects[0]["output"] == "1\n"
-
-
 def test_file_without_code_to_run_is_status_2(tmp_path_factory):
     for text, complaint in [
         ("only words\n", "no code blocks to run"),
