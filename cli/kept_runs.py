@@ -294,7 +294,7 @@ def print_conversation(run: Run, terminal: Terminal, *, team: bool) -> int:
     printer = _TextPrinter(run, terminal, chat=True, team=team)
     for raw in run.raw_events():
         if isinstance(raw, RawEvent) and any(first <= raw.line <= last for first, last, _ in shown):
-            printer.show(run.parse(replace(raw, budget=Budget(printer.most))))
+            printer.show(run.parse(replace(raw, budget=MemoryLimit(printer.most))))
     return sum(has_message for _, _, has_message in turns)
 
 
