@@ -21,8 +21,8 @@ from autogen_codeact.cli.sandbox import make_agent, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys, describe_agents, load_agents
-from autogen_codeact.runs.copies import export_files
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.notebook import export_files
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.teams.loading import load_component

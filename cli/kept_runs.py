@@ -13,9 +13,8 @@ from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 
-from autogen_codeact.cli.exit import CommandError, say, say_warnings
+from autogen_codeact.cli.exit import CommandError, result_object, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
-from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript

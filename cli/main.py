@@ -111,7 +111,7 @@ def _run(job: RunJob) -> NoReturn:
 
 
 def _work(command: str, job: RunJob | ResumeJob) -> NoReturn:
-    from autogen_codeact.cli.json_output import LastJsonLine
+    from autogen_codeact.cli.exit import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
     with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
@@ -161,7 +161,7 @@ def _batch(job: BatchJob) -> None:
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C.
     `codeact batch report DIR` summarizes a batch.
     """
-    from autogen_codeact.cli.json_output import LastJsonLine
+    from autogen_codeact.cli.exit import LastJsonLine
 
     with LastJsonLine(job.as_json, "batch") as end:
         from autogen_codeact.cli.batch import run_tasks

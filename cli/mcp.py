@@ -62,10 +62,9 @@ def serve_mcp(choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions:
     sandbox_of(choice)  # what is wrong with the options is said now
     try:
         return run_server(partial(sandbox_of, choice), wrapped, http, max_sessions, idle_timeout)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"{http} can't be listened on: {error.strerror}") from error
+    except (ValueError, OSError) as error:
+        problem = f"{http} can't be listened on: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise CommandError(problem) from error
 
 
 def sandbox_of(choice: SandboxChoice, **options: Any) -> AsyncSandbox:

@@ -22,10 +22,18 @@ from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli import kept_runs
 from autogen_codeact.cli.approval import CodeApproval, ask_about
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
+from autogen_codeact.cli.exit import (
+    EXIT_INTERRUPTED,
+    CommandError,
+    LastJsonLine,
+    absolute,
+    resume_advice,
+    run_until_interrupted,
+    say,
+    silence_libraries,
+)
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_messages import JsonPrinter
-from autogen_codeact.cli.json_output import LastJsonLine, absolute, resume_advice
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
