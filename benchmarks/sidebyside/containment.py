@@ -45,7 +45,14 @@ def code_of(name, facts):
 
 
 class Host:
-    """What code in a sandbox may not get at: servers, files, a process and memory, all with one secret."""
+    """What code in a sandbox may not get at: servers, files, a process and memory, all with one secret.
+
+    Args:
+        share: Whether there is a segment of shared memory.
+    """
+
+    def __init__(self, share=True):
+        self.share = share
 
     def __enter__(self):
         self.facts = {}
@@ -61,7 +68,8 @@ class Host:
             ports = [_serve(stack, address, self.secret) for address in (("", 0), f"\0{abstract}")]
             self._start_process()
             stack.callback(lambda: (self.process.kill(), self.process.wait()))
-            stack.callback(_share(self.secret.encode()))
+            if self.share:
+                stack.callback(_share(self.secret.encode()))
             self.facts |= {
                 "port": ports[0],
                 "addresses": subprocess.run(
