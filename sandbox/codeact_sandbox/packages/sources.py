@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from codeact_sandbox.files.regular_files import open_regular
-from codeact_sandbox.packages.credentials import shown
-from codeact_sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
+from codeact_sandbox.packages.fetching import Fetcher, FetchError, NotFoundError, shown
 from codeact_sandbox.packages.pages import (
     HTML_TYPE,
     ProjectFile,
