@@ -155,7 +155,6 @@ def load_agents(
             "your program as for the first time, and pass it as agent=."
         )
     tools_by_name = {tool_name(tool): tool for tool in tools}
-    needed = {name for info in started.agents for name in info.tools}
     loaded: object
     try:
         component = _allowed(plan, trust=trust)
@@ -175,11 +174,6 @@ def load_agents(
             f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
         )
     known = set(_tools_of(loaded))
-    if missing := _missing(needed - tools_by_name.keys(), loaded):
-        raise RunNotResumableError(
-            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Continue "
-            "it in your program, with autogen_codeact.runs.resume(path, tools=[…])."
-        )
     for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
         own = [tools_by_name[name] for name in info.tools if name in tools_by_name and name not in known]
         executor = capabilities_of(getattr(agent, "code_executor", None)).tools
@@ -236,7 +230,10 @@ def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
             f"{path} is a run of {_listed(names)}, not of {_listed(agents)}: pass the same {started.kind} as agent=."
         )
     if missing := _missing({name for info in started.agents for name in info.tools}, target):
-        raise RunNotResumableError(f"{path} can't be continued without its host tools {_listed(missing)}.")
+        raise RunNotResumableError(
+            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Pass them to "
+            "the agent, or as tools=[…] to autogen_codeact.runs.resume."
+        )
 
 
 def _missing(needed: set[str], target: ChatAgent | BaseTeam) -> set[str]:
