@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 import h11
-import httpx
 
 from codeact_sandbox.egress.authority import Authority
 from codeact_sandbox.egress.channel import PIECE
@@ -51,6 +50,8 @@ class Secrets:
     def trust(self) -> ssl.SSLContext:
         """How real servers are verified: as httpx does it."""
         if self._trust is None:
+            import httpx  # noqa: PLC0415 - programs without secrets must not wait for it
+
             self._trust = httpx.create_ssl_context()
             self._trust.set_alpn_protocols(["http/1.1"])
         return self._trust
