@@ -9,7 +9,7 @@ from typing import Any
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import CreateResult
 
-from autogen_codeact.agents.code_runner import Kind
+from autogen_codeact.agents.step_record import Kind
 from autogen_codeact.runs.events import CodeText
 from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.results import CallRecord

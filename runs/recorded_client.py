@@ -61,6 +61,8 @@ class RecordedClient(ModelMiddleware):
         except Exception as error:
             self._finish(number, began, error=error)
             raise
+        finally:
+            self._steps.call_ended(number, answered=False)
 
     async def _replay(self, recorded: ModelAnswer) -> CreateResult:
         """Return the recorded answer, or raise the recorded error."""
@@ -101,7 +103,7 @@ class RecordedClient(ModelMiddleware):
     def _finish(
         self, number: int, began: float, result: CreateResult | None = None, error: Exception | None = None
     ) -> None:
-        self._steps.call_ended()
+        self._steps.call_ended(number, answered=True)
         seconds = time.monotonic() - began
         self._steps.log.put(
             lambda _: ModelCallFinished(

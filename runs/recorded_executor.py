@@ -5,7 +5,7 @@ from __future__ import annotations
 from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from autogen_codeact.agents.code_runner import RunEnded
+from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.runs.steps import AgentSteps
 from codeact_sandbox import SandboxError
 

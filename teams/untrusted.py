@@ -227,8 +227,9 @@ ALLOWED: dict[str, Known] = {
         _CODER
         | _OURS
         | _fields(
-            *("prompt_style", "handoffs", "max_tokens", "max_seconds"),
+            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "choose", "background"),
             max_steps=_at_most(100),
+            attempts=_at_most(8),
             max_output_chars=_at_most(200_000),
         ),
     ),
