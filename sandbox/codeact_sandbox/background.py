@@ -120,8 +120,12 @@ class BackgroundJobs:
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Start a job, wait for its end, stop it, or return its output."""
         match arguments:
-            case {"op": "start", "command": command, "cwd": str(cwd)}:
-                return ToolAnswer(await self._start(command, cwd))
+            case {"op": "start", "command": str() as line, "cwd": str(cwd)} if line.strip():
+                return ToolAnswer(await self._start([*_LINE, line], line, cwd))
+            case {"op": "start", "command": [str(), *_] as words, "cwd": str(cwd)} if all(
+                isinstance(each, str) for each in words
+            ):
+                return ToolAnswer(await self._start([*_WORDS, *words], " ".join(words), cwd))
             case {"op": "wait", "job": str(name), "seconds": int() | float() as seconds}:
                 job = self._job(name).job
                 with suppress(SandboxTimeout):
@@ -147,17 +151,15 @@ class BackgroundJobs:
             raise ValueError(GONE)
         return self._jobs[name]
 
-    async def _start(self, command: Any, cwd: str) -> str:
+    async def _start(self, words: list[str], text: str, cwd: str) -> str:
         if self._sandbox is None:
             raise ValueError("nobody here starts jobs")
-        words = [*_LINE, command] if isinstance(command, str) else [*_WORDS, *command]
         if sum(each.job.exit_code is None for each in self._jobs.values()) >= MAX_JOBS:
             raise ValueError(TOO_MANY)
         job = await start_job(self._sandbox, words, cwd=cwd, env={"PYTHONUNBUFFERED": "1"})
         self._count += 1
         # An old job of a session that was rebuilt must not be taken for a new one.
         name = f"{self._count}-{secrets.token_hex(4)}"
-        text = command if isinstance(command, str) else " ".join(command)
         self._jobs[name] = _Started(job, printable(" ".join(text.split())[:MAX_COMMAND_CHARS]))
         return name
 
