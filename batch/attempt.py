@@ -3,37 +3,111 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import random
 import shutil
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from autogen_agentchat.base import TaskResult
+from autogen_agentchat.base import ChatAgent, TaskResult
+from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
+from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents.answer import without_output
 from autogen_codeact.agents.reliable_client import requested_delay
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
-from autogen_codeact.batch.make_agent import AgentOrTeam, MakeAgent, call_make_agent
-from autogen_codeact.batch.retries import is_retryable, is_unusable_log
 from autogen_codeact.batch.rows import MAX_ERROR, Row
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
-from autogen_codeact.batch.sandboxes import Sandboxes
+from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
+from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.answers import RunWaiting
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.plan import RunIsFinishedError
 from autogen_codeact.runs.recording import recorded
 from autogen_codeact.runs.recording_parts import wrap_models
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
+from autogen_codeact.runs.writer import LogLocked
+from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
 from codeact_sandbox.host.waiting import in_thread
+
+MAX_BACKOFF_S = 60.0
+_STATUS = frozenset({408, 409, 425, 429})
+_SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
+# By name: importing a vendor's package takes long, and it is there if the error is one of its own.
+_CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportError", "ModelTimeoutError"})
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Return whether an attempt that ended with an error may succeed when it is made again.
+
+    What the agent's own code raises, the end of `task_timeout`, and other HTTP errors than those below stay.
+    """
+    if isinstance(error, TaskTimeoutError):
+        return False
+    if isinstance(error, _SANDBOX):
+        return True
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        spent = getattr(error, "code", None) == "insufficient_quota"
+        return not spent and (status in _STATUS or (status >= 500 and status != 501))
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & _CONNECTION) or isinstance(error, ConnectionError)
+
+
+def is_unusable_log(error: BaseException) -> bool:
+    """Return whether an error says that a run log can't be continued, so that the task needs a new one."""
+    return (isinstance(error, RunError | LogLocked) and not isinstance(error, RunIsFinishedError)) or isinstance(
+        error, FileExistsError
+    )
+
+
+def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -> float:
+    """Return the seconds to wait before the next attempt."""
+    delay = min(backoff_s * 2.0 ** min(failures - 1, 30), MAX_BACKOFF_S)
+    delay *= random.uniform(0.75, 1.0)  # noqa: S311 - only so that many tasks don't begin again at the same time
+    return max(delay, min(retry_after or 0.0, MAX_BACKOFF_S))
+
+
+AgentOrTeam = ChatAgent | BaseTeam
+MakeAgent = Callable[..., Any]
+"""Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
+
+
+async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
+    """Have the caller's function make an agent or a team."""
+    made = make(executor, task) if _takes_task(make) else make(executor)
+    if inspect.isawaitable(made):
+        made = await made
+    if not isinstance(made, ChatAgent | BaseTeam):
+        raise UnusableAgentError(f"make_agent has to return an agent or a team, not a {type(made).__name__}")
+    return made
+
+
+def _takes_task(make: MakeAgent) -> bool:
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    required = [each for each in by_position if each.default is each.empty]
+    return (
+        len(required) > 1
+        or any(each.kind == each.VAR_POSITIONAL for each in parameters)
+        or (len(by_position) > 1 and by_position[1].name == "task")
+    )
+
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""
@@ -235,3 +309,52 @@ def prepare(work: AttemptWork) -> bool:
         else:
             shutil.copyfile(source, target)
     return False
+
+
+@dataclass(frozen=True)
+class BatchContext:
+    """What a backend is started with."""
+
+    make_agent: MakeAgent
+    sandboxes: SandboxSpec
+    gate: ModelGate
+    settings: BatchSettings
+    expected: Callable[[], int | None] = lambda: None
+    """Returns how many more sandboxes will be requested, if that is known; any thread may call it."""
+
+
+class Backend(Protocol):
+    """Runs attempts."""
+
+    async def start(self, context: BatchContext) -> None:
+        """Prepare for attempts."""
+
+    async def run(self, work: AttemptWork) -> Row:
+        """Run one attempt; several run at the same time. Its log is in `work.log` when this ends, however it ends."""
+
+    async def stop(self) -> None:
+        """End everything, also what runs; repeated calls are harmless."""
+
+
+class LocalBackend:
+    """Runs the attempts in this process, in sandboxes of a pool."""
+
+    def __init__(self) -> None:
+        self._worker: WorkerContext | None = None
+
+    async def start(self, context: BatchContext) -> None:
+        """Find out which sandboxes this machine has."""
+        sandboxes = Sandboxes(context.sandboxes, context.expected)
+        self._worker = WorkerContext(context.make_agent, sandboxes, context.gate, context.settings.task_timeout)
+        await sandboxes.start()
+
+    async def run(self, work: AttemptWork) -> Row:
+        """Run one attempt."""
+        assert self._worker is not None, "start() first"
+        return await run_attempt(work, self._worker)
+
+    async def stop(self) -> None:
+        """End the sandboxes."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.sandboxes.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
@@ -23,17 +22,7 @@ MAX_REASON = 300
 MAX_ERRORS = 50
 OTHERS = "(others)"
 MAX_NAME = 100
-Z_95 = 1.959964
 _SUMS = ("steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds", "attempts", "resumed")
-
-
-class Percentiles(BaseModel):
-    """How a number is distributed over the rows: 50%, 90% and 99% of them have no more."""
-
-    p50: float
-    p90: float
-    p99: float
-    max: float
 
 
 class Unsuccessful(BaseModel):
@@ -66,7 +55,6 @@ class Summary(BaseModel):
         checked: Rows whose `passed` is true or false.
         passed: Rows that passed.
         pass_rate: `passed` / `checked`; None if nothing was checked.
-        pass_rate_interval: Its 95% confidence interval; too narrow if there are repetitions.
         pass_at: By k: the unbiased estimate that at least one of k tries passes, as the mean of the tasks with k checked rows.
         steps: How many times code ran.
         model_calls: How many times a model was asked.
@@ -79,8 +67,6 @@ class Summary(BaseModel):
         resumed: How often one was continued from its run log.
         errors: Rows by class of error, the most frequent first.
         failures: The same of attempts that failed before another one.
-        seconds_percentiles: Of the seconds of completed and stopped rows.
-        steps_percentiles: Of their steps.
         unsuccessful: The first 20 rows that did not pass or have no answer.
         damaged: Lines of `results.jsonl` that could not be read.
     """
@@ -96,7 +82,6 @@ class Summary(BaseModel):
     checked: int = 0
     passed: int = 0
     pass_rate: float | None = None
-    pass_rate_interval: tuple[float, float] | None = None
     pass_at: dict[int, float] = Field(default_factory=dict)
     steps: int = 0
     model_calls: int = 0
@@ -109,8 +94,6 @@ class Summary(BaseModel):
     resumed: int = 0
     errors: dict[str, int] = Field(default_factory=dict)
     failures: dict[str, int] = Field(default_factory=dict)
-    seconds_percentiles: Percentiles | None = None
-    steps_percentiles: Percentiles | None = None
     unsuccessful: list[Unsuccessful] = Field(default_factory=list)
     damaged: int = 0
 
@@ -131,7 +114,6 @@ def summarize(folder: Path | str) -> Summary:
 def _summary_of(results: Results) -> Summary:
     summary = Summary()
     errors, failures = Counter[str](), Counter[str]()
-    seconds, steps = array("d"), array("d")
     begin = end = None
     for row in results:
         _add(summary, row)
@@ -139,9 +121,6 @@ def _summary_of(results: Results) -> Summary:
             _count(errors, row.error_class)
         for failure in row.failures:
             _count(failures, failure.error_class)
-        if row.outcome in ("completed", "stopped"):
-            seconds.append(row.seconds)
-            steps.append(row.steps)
         if row.started is not None:
             ended = row.started + timedelta(seconds=min(row.seconds, 1e9))
             begin, end = min(begin or row.started, row.started), max(end or ended, ended)
@@ -149,11 +128,9 @@ def _summary_of(results: Results) -> Summary:
     summary.tasks, summary.damaged = sum(tasks for _, _, tasks in tries), results.damaged
     if summary.checked:
         summary.pass_rate = summary.passed / summary.checked
-        summary.pass_rate_interval = _interval(summary.passed, summary.checked)
     summary.pass_at = _pass_at_each(tries)
     summary.wall_seconds = (end - begin).total_seconds() if begin is not None and end is not None else None
     summary.errors, summary.failures = dict(errors.most_common()), dict(failures.most_common())
-    summary.seconds_percentiles, summary.steps_percentiles = _percentiles(seconds), _percentiles(steps)
     return summary
 
 
@@ -199,14 +176,6 @@ def pass_at(k: int, tries: int, passed: int) -> float:
     return 1.0 - math.prod(max(0, tries - passed - each) / (tries - each) for each in range(k))
 
 
-def _interval(passed: int, count: int) -> tuple[float, float]:
-    """Return the 95% confidence interval of a rate (Wilson)."""
-    rate, square = passed / count, Z_95**2
-    middle = (rate + square / (2 * count)) / (1 + square / count)
-    half = Z_95 * math.sqrt(rate * (1 - rate) / count + square / (4 * count**2)) / (1 + square / count)
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
 def _reason(row: Row) -> str:
     texts = [check.detail for check in row.checks if check.passed is False and check.detail]
     if row.error_class is not None:
@@ -217,11 +186,3 @@ def _reason(row: Row) -> str:
 def _count(counter: Counter[str], name: str) -> None:
     name = name[:MAX_NAME]
     counter[name if name in counter or len(counter) < MAX_ERRORS else OTHERS] += 1
-
-
-def _percentiles(values: array[float]) -> Percentiles | None:
-    if not values:
-        return None
-    ordered = sorted(values)
-    p50, p90, p99 = (ordered[max(0, math.ceil(part * len(ordered)) - 1)] for part in (0.5, 0.9, 0.99))
-    return Percentiles(p50=p50, p90=p90, p99=p99, max=ordered[-1])

@@ -6,7 +6,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.cli.agent_choice import AgentChoice
+from autogen_codeact.cli.jobs import AgentChoice
 from autogen_codeact.teams import Team, coder_executor_team
 
 LANGUAGES = ("python", "sh", "bash")

@@ -99,8 +99,6 @@ class _Running:
         async with AsyncExitStack() as stack:
             stack.callback(self._settle_output)
             stack.push_async_callback(self._maker.close)
-            if self._writer is not None:
-                await stack.enter_async_context(self._writer)
             self._maker.open()
             # What is wrong with the file as a whole is said before anything is started.
             self._total = await self._tasks.count(self._settings.repeat)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import queue
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +20,7 @@ from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
+from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.types.formatting import format_count, format_percent
 
 INTERVAL_S = 0.25
@@ -30,9 +30,6 @@ LINE_S = 60.0
 MAX_FAILURES = 50
 """Failed attempts that get a line; the others are counted."""
 MAX_LINE = 300
-MAX_WAITING = 1000
-"""Rows that wait to be printed, before the batch waits."""
-_PAUSE_S = 0.05
 _END_S = 2.0
 _OUTCOMES = ("completed", "stopped", "waiting", "failed", "invalid")
 
@@ -186,18 +183,11 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:
-    if summary.pass_rate_interval is not None:
-        low, high = map(format_percent, summary.pass_rate_interval)
-        yield f"pass rate (95% interval): {low} to {high}"
     if summary.repeats > 1 and summary.pass_at:
         yield "pass@k: " + ", ".join(f"{format_percent(rate)} (k = {k})" for k, rate in summary.pass_at.items())
     yield f"work: {format_count(summary.steps, 'step')}, {format_count(summary.model_calls, 'model call')}"
     if summary.wall_seconds is not None:
         yield f"wall time: {format_seconds(round(summary.wall_seconds))}"
-    for name, found in (("seconds", summary.seconds_percentiles), ("steps", summary.steps_percentiles)):
-        if found is not None:
-            values = ", ".join(f"{value:.3g}" for value in (found.p50, found.p90, found.p99, found.max))
-            yield f"{name} of a task (median, 90%, 99%, max): {values}"
     if summary.failures:
         yield "attempts that were repeated: " + ", ".join(f"{name} {n:,}" for name, n in summary.failures.items())
     for row in summary.unsuccessful:
@@ -210,44 +200,26 @@ class OutputClosed(Exception):
 
 
 class RowWriter:
-    """Prints rows in a thread of its own; an async context manager. At its end it waits until all have been printed."""
+    """Prints rows in a thread that the process does not wait for at its end: the reader may stand still."""
 
     def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="rows", daemon=True)
-        self._closed = False
-
-    async def __aenter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._waiting.put(None)
-        until = time.monotonic() + _END_S
-        # After an interruption, a reader that stands still must not keep the command.
-        while self._thread.is_alive() and (kind is None or time.monotonic() < until):  # noqa: ASYNC110 - as below
-            await asyncio.sleep(_PAUSE_S)
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether rows wait for a reader, so that nothing else can be printed either."""
-        return self._thread.is_alive()
+        self._threads = Threads(1, name="rows")
+        self.is_stuck = False
+        """Whether a row waits for the reader, so that nothing else can be printed either."""
 
     async def write(self, row: dict[str, Any]) -> None:
-        """Print a row soon; wait while too many wait."""
-        while self._waiting.qsize() >= MAX_WAITING and not self._closed:  # noqa: ASYNC110 - the printing thread has no loop
-            await asyncio.sleep(_PAUSE_S)
-        if self._closed:
-            raise OutputClosed
-        self._waiting.put(row)
-
-    def _work(self) -> None:
-        while (row := self._waiting.get()) is not None:
-            try:
-                print_json(row)
-            except (OSError, ValueError):
-                self._closed = True
-                return
+        """Print a row."""
+        writing = asyncio.wrap_future(self._threads.submit(partial(print_json, row)))
+        self.is_stuck = True
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing}, timeout=_END_S)
+            raise
+        except (OSError, ValueError):
+            raise OutputClosed from None
+        finally:
+            self.is_stuck = not writing.done()
 
 
 def discard_unwritable() -> None:

@@ -12,10 +12,9 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.reliable_client import ReliableClient
-from autogen_codeact.cli.agent_choice import AgentChoice
 from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.jobs import ChatJob
+from autogen_codeact.cli.jobs import AgentChoice, ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel

@@ -11,11 +11,36 @@ from typing import Annotated
 
 import typer
 
-from autogen_codeact.cli.agent_choice import AgentChoice, agent_option
 from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelChoice, ModelTimeoutOption
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
+
+agent_option = partial(option, rich_help_panel="Agent")
+
+
+@dataclass(frozen=True)
+class AgentChoice:
+    """The options of an agent."""
+
+    retries: int | None = agent_option(None, min=0, metavar="N", help="Most repairs of failed code.", show_default="3")
+    team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
+    act: bool = agent_option(False, "--act", help="One agent that works in steps; later ones see its variables.")
+    steps: int | None = agent_option(None, min=1, metavar="N", help="Most steps with --act.", show_default="20")
+
+    def check(self, sandbox: SandboxChoice) -> None:
+        """Raise a `CommandError` if the options do not fit together."""
+        if self.team and self.retries is not None:
+            raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
+        if self.act and self.team:
+            raise CommandError("--act and --team can't be combined: choose one.")
+        if self.act and self.retries is not None:
+            raise CommandError("--retries is not for --act: there --steps limits the run.")
+        if self.act and sandbox.mode == "process":
+            raise CommandError("--act needs --mode session: leave --mode process out.")
+        if self.steps is not None and not self.act:
+            raise CommandError("--steps is only for --act.")
+
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 ViewOption = Annotated[
@@ -142,10 +167,7 @@ def _check_log(*, view: bool, save: Path | None, no_save: bool) -> None:
 class BatchJob:
     """The options of `codeact batch`; those of `BatchSettings` that are not here are given with `--option`."""
 
-    tasks: Annotated[
-        Path,
-        typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line."),
-    ]
+    tasks: Annotated[Path, typer.Argument(metavar="TASKS", help="FILE.jsonl or FILE.csv with a task in each line.")]
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results; it can be continued.")]
     model: ModelChoice
     agent: AgentChoice

@@ -21,7 +21,6 @@ from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Run, RunFileError, RunWaiting, export_files, kept_files, list_runs, load_run
-from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.budget import MAX_EVENT, Budget
 from autogen_codeact.runs.errors import RunFolderError
@@ -38,6 +37,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
+from autogen_codeact.runs.resuming import adopt_run
 from autogen_codeact.runs.store import (
     LAST,
     MAX_BYTES,

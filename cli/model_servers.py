@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -17,12 +18,11 @@ import httpx
 from autogen_codeact.cli.model_choice import GGUF, LOCAL, OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.terminal import Style, Terminal
-from autogen_codeact.local_models.errors import LocalModelError
-from autogen_codeact.local_models.server import check_installed
+from autogen_codeact.local_models.server import LocalModelError, check_installed
 from autogen_codeact.local_models.weights import NAME, is_fetched
+from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.types.formatting import format_count
 
-T = TypeVar("T")
 Status = Literal["ready", "no key", "key refused", "no server", "no list", "not installed"]
 
 OTHER = "--base-url"
@@ -37,8 +37,7 @@ _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _STYLES: dict[str, Style] = {"ready": "green", "key refused": "red"}
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(NamedTuple):
     """What is known of a server of models; its address has no login, and the key is nowhere shown."""
 
     name: str
@@ -49,7 +48,7 @@ class Server:
     status: Status = "no server"
     detail: str = ""
     advice: str = ""
-    models: list[str] = field(default_factory=list)
+    models: Sequence[str] = ()
 
 
 def print_models(base_url: str | None, api_key_env: str | None, *, as_json: bool) -> int:
@@ -57,7 +56,7 @@ def print_models(base_url: str | None, api_key_env: str | None, *, as_json: bool
     servers = [*probe_servers(base_url, api_key_env), _local_models()]
     good = any(server.status == "ready" for server in servers)
     if as_json:
-        print_json({"ok": good, "servers": [asdict(server) for server in servers]})
+        print_json({"ok": good, "servers": [server._asdict() for server in servers]})
         return 0 if good else 1
     terminal = Terminal()
     for server in servers:
@@ -105,77 +104,75 @@ def probe_servers(
 
     Only a server whose key is set, or that needs none, gets a request. It contains the key, as those of `codeact run` do.
     """
-    until = time.monotonic() + deadline_s
-    servers = [(preset, server_address(preset, environment)) for preset in presets]
+    asked = [(preset, server_address(preset, environment)) for preset in presets]
     if base_url is not None:
         other = replace(OPENAI, name=OTHER, title="Another server", key_variable=api_key_env or "OPENAI_API_KEY")
-        servers.insert(0, (replace(other, needs_key=False), base_url.rstrip("/")))
-    probes = [_Probe(preset, address, environment.get(preset.key_variable, "").strip()) for preset, address in servers]
-    found = _at_once([lambda probe=each: probe.run(until) for each in probes], deadline_s)  # type: ignore[misc]
+        asked.insert(0, (replace(other, needs_key=False), base_url.rstrip("/")))
+    states = [_StateOf(preset, url, environment.get(preset.key_variable, "").strip()) for preset, url in asked]
+    # In threads that do not keep the process alive: looking up a name can't be cancelled.
+    threads = Threads(len(states), name="codeact-models")
+    jobs = [threads.submit(partial(_probe, state, time.monotonic() + deadline_s)) for state in states]
+    wait(jobs, deadline_s)
+    late = f"no answer in {deadline_s:g} s"
     return [
-        server or probe.unreachable(f"no answer in {deadline_s:g} s")
-        for probe, server in zip(probes, found, strict=True)
+        job.result() if job.done() else state("no server", late, state.preset.advice)
+        for job, state in zip(jobs, states, strict=True)
     ]
 
 
-class _Probe:
-    def __init__(self, preset: Preset, address: str, key: str) -> None:
-        self._preset, self._address, self._key = preset, address, key
+class _StateOf(NamedTuple):
+    """Makes the description of a server."""
 
-    def run(self, until: float) -> Server:
-        key, variable = self._key, self._preset.key_variable
-        if not key and self._preset.needs_key:
-            return self._server("no key", f"{variable} is not set", f"Set {variable}.")
-        if not (key.isascii() and key.isprintable()):
-            return self._server("no key", f"{variable} holds characters that no key has", "Copy the key again.")
-        return self._ask(until)
+    preset: Preset
+    address: str
+    key: str
 
-    def _ask(self, until: float) -> Server:
-        preset, key, variable = self._preset, self._key, self._preset.key_variable
-        path, headers = "/models", {"Authorization": f"Bearer {key}"} if key else {}
-        if preset.own_list:
-            path, headers = "/models?limit=1000", {"x-api-key": key, "anthropic-version": "2023-06-01"}
-        status, body = _request(self._address + path, headers, until)
-        if isinstance(status, str):
-            return self.unreachable(status)
-        if status in (401, 403) and key:
-            return self._server("key refused", f"HTTP {status}", f"Check the key in {variable}.")
-        if status in (401, 403):
-            return self._server("no key", f"{variable} is not set", f"Set {variable}.")
-        models = self._models(body) if status == 200 else None
-        if models is None:
-            problem = f"HTTP {status}" if status != 200 else "its answer is not a list of models"
-            return self._server("no list", problem, "Is the address right? `codeact run` may work all the same.")
-        count = format_count(len(models), "model")
-        if key or preset.name != OTHER:
-            return self._server("ready", count, models=models)
-        advice = f"Set {variable} to any value: `codeact run` wants one."
-        return self._server("no key", f"{count}, none of which needs a key", advice, models)
-
-    def unreachable(self, problem: str) -> Server:
-        return self._server("no server", problem, self._preset.advice)
-
-    def _server(self, status: Status, detail: str, advice: str = "", models: Sequence[str] = ()) -> Server:
-        preset, url = self._preset, without_login(self._address)
-        known = (preset.name, preset.title, url, preset.key_variable, bool(self._key))
+    def __call__(self, status: Status, detail: str, advice: str = "", models: Sequence[str] = ()) -> Server:
+        preset, url = self.preset, without_login(self.address)
+        known = (preset.name, preset.title, url, preset.key_variable, bool(self.key))
         return Server(*known, status, detail, advice, list(models))
 
-    def _models(self, body: bytes) -> list[str] | None:
-        """Return the values for `--model` in a server's list, or None if it is not a list of models."""
-        try:
-            answer: Any = json.loads(body)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(answer, dict) or "data" not in answer:
-            return None
-        entries = answer["data"] or []  # Ollama without a model says null
-        if not isinstance(entries, list):
-            return None
-        names = [str(entry["id"]) for entry in entries[:_MAX_MODELS] if isinstance(entry, dict) and entry.get("id")]
-        prefix = "" if self._preset.name == OTHER else f"{self._preset.name}/"
-        # A server that repeats the key must not have it printed.
-        shown = [name for name in names if len(name) <= _MAX_NAME and not (self._key and self._key in name)]
-        return sorted({f"{prefix}{name.removeprefix('models/')}" for name in shown})
+
+def _probe(state: _StateOf, until: float) -> Server:
+    preset, address, key = state
+    variable = preset.key_variable
+    no_key = state("no key", f"{variable} is not set", f"Set {variable}.")
+    if not key and preset.needs_key:
+        return no_key
+    if not (key.isascii() and key.isprintable()):
+        return state("no key", f"{variable} holds characters that no key has", "Copy the key again.")
+    path, headers = "/models", {"Authorization": f"Bearer {key}"} if key else {}
+    if preset.own_list:
+        path, headers = "/models?limit=1000", {"x-api-key": key, "anthropic-version": "2023-06-01"}
+    status, body = _request(address + path, headers, until)
+    if isinstance(status, str):
+        return state("no server", status, preset.advice)
+    if status in (401, 403):
+        return state("key refused", f"HTTP {status}", f"Check the key in {variable}.") if key else no_key
+    names = _names_in(body) if status == 200 else None
+    if names is None:
+        problem = f"HTTP {status}" if status != 200 else "its answer is not a list of models"
+        return state("no list", problem, "Is the address right? `codeact run` may work all the same.")
+    prefix = "" if preset.name == OTHER else f"{preset.name}/"
+    # A server that repeats the key must not have it printed.
+    shown = [name for name in names if len(name) <= _MAX_NAME and not (key and key in name)]
+    models = sorted({f"{prefix}{name.removeprefix('models/')}" for name in shown})
+    count = format_count(len(models), "model")
+    ready, detail = state("ready", count, models=models), f"{count}, none of which needs a key"
+    advice = f"Set {variable} to any value: `codeact run` wants one."
+    return ready if key or preset.name != OTHER else ready._replace(status="no key", detail=detail, advice=advice)
+
+
+def _names_in(body: bytes) -> list[str] | None:
+    """Return the names in a server's list of models; None if it is none."""
+    try:
+        answer: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    entries = answer.get("data", 0) if isinstance(answer, dict) else 0
+    if not isinstance(entries, list | None):  # Ollama without a model says null
+        return None
+    return [str(entry["id"]) for entry in (entries or ())[:_MAX_MODELS] if isinstance(entry, dict) and entry.get("id")]
 
 
 def _request(url: str, headers: dict[str, str], until: float) -> tuple[int | str, bytes]:
@@ -196,22 +193,3 @@ def _request(url: str, headers: dict[str, str], until: float) -> tuple[int | str
             return answer.status_code, body
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
         return _ERROR_NUMBER.sub("", str(error)) or type(error).__name__, b""
-
-
-def _at_once(works: Sequence[Callable[[], T]], seconds: float) -> list[T | None]:
-    """Return the results of functions, None for those that take longer than a deadline.
-
-    They run in threads that do not keep the process alive: looking up a name can't be cancelled.
-    """
-    results: list[T | None] = [None] * len(works)
-
-    def run(number: int) -> None:
-        results[number] = works[number]()
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(works))]
-    until = time.monotonic() + seconds
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return results[:]

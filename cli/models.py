@@ -71,8 +71,11 @@ def _client(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionC
 
 def _local(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionClient:
     from autogen_codeact.local_models.client import DEFAULT_CONTEXT, gguf_model, local_model  # noqa: PLC0415 - loads openai
-    from autogen_codeact.local_models.errors import LocalModelError  # noqa: PLC0415 - as above
-    from autogen_codeact.local_models.server import check_file, check_installed  # noqa: PLC0415 - as above
+    from autogen_codeact.local_models.server import (  # noqa: PLC0415 - as above
+        LocalModelError,
+        check_file,
+        check_installed,
+    )
 
     context, path = choice.context or DEFAULT_CONTEXT, Path(choice.spec.removeprefix(GGUF))
     if choice.spec != LOCAL and not path.exists():

@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from autogen_codeact.local_models.errors import LocalModelError
+
+class LocalModelError(Exception):
+    """A local model can't be fetched or loaded."""
+
 
 START_TIMEOUT_S = 600.0
 """A model of many gigabytes on a slow disk takes minutes."""

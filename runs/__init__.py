@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.errors import RunFileError as RunFileError
     from autogen_codeact.runs.errors import RunFolderError as RunFolderError
     from autogen_codeact.runs.errors import RunVersionError as RunVersionError
-    from autogen_codeact.runs.export import export_json as export_json
-    from autogen_codeact.runs.export import export_notebook as export_notebook
     from autogen_codeact.runs.messages import load_message as load_message
+    from autogen_codeact.runs.notebook import export_json as export_json
+    from autogen_codeact.runs.notebook import export_notebook as export_notebook
     from autogen_codeact.runs.plan import RunIsFinishedError as RunIsFinishedError
     from autogen_codeact.runs.plan import RunNotResumableError as RunNotResumableError
     from autogen_codeact.runs.reader import Run as Run
@@ -36,7 +36,7 @@ _NAMES = {
     "autogen_codeact.runs.conversation": "RecordedConversation",
     "autogen_codeact.runs.copies": "export_files kept_files",
     "autogen_codeact.runs.errors": "RunError RunFileError RunFolderError RunVersionError",
-    "autogen_codeact.runs.export": "export_json export_notebook",
+    "autogen_codeact.runs.notebook": "export_json export_notebook",
     "autogen_codeact.runs.messages": "load_message",
     "autogen_codeact.runs.plan": "RunIsFinishedError RunNotResumableError",
     "autogen_codeact.runs.reader": "Run load_run",

@@ -17,8 +17,7 @@ from autogen_codeact.runs.events import (
     ModelCallFinished,
     ModelCallStarted,
 )
-from autogen_codeact.runs.export import MAX_CELL
-from autogen_codeact.runs.notebook import to_json
+from autogen_codeact.runs.notebook import MAX_CELL, to_json
 from autogen_codeact.runs.reader import Gap, RawEvent, Run
 
 SCHEMA = "ATIF-v1.7"

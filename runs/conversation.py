@@ -17,7 +17,6 @@ from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, dump, secrets_of
 from autogen_codeact.runs.events import ConversationChanged, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message, load_message
@@ -26,6 +25,7 @@ from autogen_codeact.runs.recording import boundary, finish_run, logged, recordi
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.resuming import OnRebuild, continued_stream, extend_log
 from autogen_codeact.runs.sessions import sessions_of
+from autogen_codeact.runs.steps import AgentHistory, RunHistory
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 

@@ -74,10 +74,7 @@ def export_files(run: Run, folder: Path) -> list[str]:
     if any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty: give a new folder.")
     workspace = Workspace(
-        folder,
-        max_files=MAX_DEPTH * (len(files) + 1),
-        max_file_bytes=sys.maxsize,
-        max_total_bytes=sys.maxsize,
+        folder, max_files=MAX_DEPTH * (len(files) + 1), max_file_bytes=sys.maxsize, max_total_bytes=sys.maxsize
     )
     written, left_out = [], []
     for name, file in files.items():

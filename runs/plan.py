@@ -12,34 +12,14 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
-from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
+from autogen_codeact.runs import events
 from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
 from autogen_codeact.runs.budget import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.events import (
-    BlockFinished,
-    BlockStarted,
-    Boundary,
-    ConversationChanged,
-    HostCallFinished,
-    HostCallStarted,
-    JournalChange,
-    LogStopped,
-    MessageLogged,
-    ModelCallFinished,
-    ModelCallStarted,
-    QuestionAnswered,
-    QuestionAsked,
-    RunEvent,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    TurnStarted,
-    ValueLogged,
-)
-from autogen_codeact.runs.known_messages import KnownMessages
+from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
+from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.store import EVENTS, run_name
 from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
@@ -93,16 +73,16 @@ class Plan:
     """
 
     run: Run
-    boundary: Boundary = field(default_factory=lambda: Boundary(at="start"))
+    boundary: events.Boundary = field(default_factory=lambda: events.Boundary(at="start"))
     histories: dict[str, AgentHistory] = field(default_factory=dict)
-    changes: list[JournalChange] = field(default_factory=list)
+    changes: list[events.JournalChange] = field(default_factory=list)
     messages: KnownMessages = field(default_factory=KnownMessages)
     last: int = 0
     size: int = 0
     found: int = 0
     chain: Chain | None = None
     seconds_since: float = 0.0
-    finished: RunFinished | None = None
+    finished: events.RunFinished | None = None
     turn: list[dict[str, Any]] | None = None
     undo_points: list[UndoPoint] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
@@ -119,7 +99,7 @@ class Plan:
         return waits and all(each.answer is None or each.used for each in self.questions)
 
     @property
-    def started(self) -> RunStarted:
+    def started(self) -> events.RunStarted:
         """The event that the log begins with."""
         return self.run.started
 
@@ -159,7 +139,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
                 "autogen-codeact doesn't know. Update it."
             )
         reader.hold(EVENT_BYTES + json_cost(raw.text, MAX_EVENT) + MAX_EVENT - budget.left)
-        if isinstance(event, RunStarted):
+        if isinstance(event, events.RunStarted):
             run.started = event  # it is what the chain has checked
         try:
             reader.take(event)
@@ -192,21 +172,21 @@ def _damaged(run: Run, gap: Gap) -> RunNotResumableError:
 def _message(run: Run, raw: RawEvent) -> Mapping[str, Any]:
     """Return the message of an event; without its large values if their files are missing."""
     event = run.parse(raw, whole=True) if raw.data.get("stored") else None
-    message = event.message if isinstance(event, MessageLogged) else raw.data.get("message")
+    message = event.message if isinstance(event, events.MessageLogged) else raw.data.get("message")
     return message if isinstance(message, dict) else {}
 
 
 @dataclass
 class _Step:
-    started: BlockStarted
-    finished: BlockFinished | None = None
-    calls: dict[int, HostCallStarted | HostCallFinished] = field(default_factory=dict)
+    started: events.BlockStarted
+    finished: events.BlockFinished | None = None
+    calls: dict[int, events.HostCallStarted | events.HostCallFinished] = field(default_factory=dict)
 
 
 @dataclass
 class _ToolCall:
-    started: HostCallStarted
-    finished: HostCallFinished | None = None
+    started: events.HostCallStarted
+    finished: events.HostCallFinished | None = None
 
 
 _Item = ModelAnswer | _Step | _ToolCall | Value
@@ -222,10 +202,10 @@ class _Reader:
         self._clock = RunClock()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
-        self._requests: dict[tuple[str, int], ModelCallStarted] = {}
+        self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
-        self._stopped: LogStopped | None = None
+        self._stopped: events.LogStopped | None = None
         self._before: list[dict[str, Any]] | None = None
         self._held = self._last_cost = 0
 
@@ -243,31 +223,31 @@ class _Reader:
         """Take the time of the next event into account."""
         self._clock.see(raw.name, raw.data.get("monotonic"))
 
-    def take(self, event: RunEvent) -> None:
+    def take(self, event: events.RunEvent) -> None:
         """Take the next event."""
         match event:
-            case Boundary():
+            case events.Boundary():
                 self._at_boundary(event)
-            case TurnStarted():
+            case events.TurnStarted():
                 self.plan.turn = event.task
-            case ConversationChanged(change="undone"):
+            case events.ConversationChanged(change="undone"):
                 self._before = self.plan.undo_points[-2].task if len(self.plan.undo_points) > 1 else None
                 del self.plan.undo_points[-2:]
-            case ModelCallStarted():
+            case events.ModelCallStarted():
                 self._requests[event.agent, event.number] = event
-            case ModelCallFinished():
+            case events.ModelCallFinished():
                 self._answered(event)
-            case BlockStarted():
+            case events.BlockStarted():
                 self._history(event.agent).steps = event.number
                 step = self._steps[event.agent, event.number] = _Step(event)
                 self._items.setdefault(event.agent, []).append(step)
-            case BlockFinished():
+            case events.BlockFinished():
                 self._block_finished(event)
-            case HostCallStarted() | HostCallFinished():
+            case events.HostCallStarted() | events.HostCallFinished():
                 self._host_call(event)
-            case QuestionAsked() | QuestionAnswered():
+            case events.QuestionAsked() | events.QuestionAnswered():
                 self._question(event)
-            case ValueLogged():
+            case events.ValueLogged():
                 self._value(event)
             case _:
                 self._ended_or_not(event)
@@ -296,8 +276,8 @@ class _Reader:
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
 
-    def _question(self, event: QuestionAsked | QuestionAnswered) -> None:
-        if isinstance(event, QuestionAsked):
+    def _question(self, event: events.QuestionAsked | events.QuestionAnswered) -> None:
+        if isinstance(event, events.QuestionAsked):
             self.plan.questions.append(Question(event))
             if len(self.plan.open_questions) > MAX_OPEN:
                 raise RunNotResumableError(
@@ -315,35 +295,35 @@ class _Reader:
                     time=event.time,
                 )
 
-    def _value(self, event: ValueLogged) -> None:
+    def _value(self, event: events.ValueLogged) -> None:
         if event.kind == "facts":
             self._history(event.agent).facts = event.value
         else:
             self._items.setdefault(event.agent, []).append(Value(event.kind, event.value))
 
-    def _host_call(self, event: HostCallStarted | HostCallFinished) -> None:
+    def _host_call(self, event: events.HostCallStarted | events.HostCallFinished) -> None:
         if event.block:
             if (step := self._steps.get((event.agent, event.block))) is not None:
-                ended = isinstance(event, HostCallFinished) and event.record.outcome == "cancelled"
+                ended = isinstance(event, events.HostCallFinished) and event.record.outcome == "cancelled"
                 if not ended or event.call in step.calls:  # else the block has ended before the call was approved
                     step.calls[event.call] = event
-        elif isinstance(event, HostCallStarted):
+        elif isinstance(event, events.HostCallStarted):
             self._history(event.agent).tool_calls = event.call
             call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
             self._items.setdefault(event.agent, []).append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
             known.finished = event
 
-    def _ended_or_not(self, event: RunEvent) -> None:
-        if isinstance(event, LogStopped):
+    def _ended_or_not(self, event: events.RunEvent) -> None:
+        if isinstance(event, events.LogStopped):
             self._stopped = event
-        if not isinstance(event, RunFinished | RunResumed):
+        if not isinstance(event, events.RunFinished | events.RunResumed):
             return
-        self.plan.finished = event if isinstance(event, RunFinished) else None
-        for change in event.journals if isinstance(event, RunResumed) else ():
+        self.plan.finished = event if isinstance(event, events.RunFinished) else None
+        for change in event.journals if isinstance(event, events.RunResumed) else ():
             self._changed(change)
 
-    def _changed(self, change: JournalChange) -> None:
+    def _changed(self, change: events.JournalChange) -> None:
         for entry in change.added:
             JournalEntry.model_validate(entry)
         self.plan.changes.append(change)
@@ -351,7 +331,7 @@ class _Reader:
     def _history(self, agent: str) -> AgentHistory:
         return self.plan.histories.setdefault(agent, AgentHistory())
 
-    def _at_boundary(self, event: Boundary) -> None:
+    def _at_boundary(self, event: events.Boundary) -> None:
         if event.state is None:
             self._no_state = event.state_error
             return
@@ -367,7 +347,7 @@ class _Reader:
         self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
         self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
 
-    def _answered(self, event: ModelCallFinished) -> None:
+    def _answered(self, event: events.ModelCallFinished) -> None:
         self._history(event.agent).calls = max(self._history(event.agent).calls, event.number)
         request = self._requests.pop((event.agent, event.number), None)
         if request is None:
@@ -376,7 +356,7 @@ class _Reader:
         answer = ModelAnswer(request.request, result, event.error, request.note)
         self._items.setdefault(event.agent, []).append(answer)
 
-    def _block_finished(self, event: BlockFinished) -> None:
+    def _block_finished(self, event: events.BlockFinished) -> None:
         if event.journal is not None:
             self._changed(event.journal)
         if (step := self._steps.get((event.agent, event.number))) is not None:
@@ -412,7 +392,7 @@ class _Reader:
         """Return the calls to host tools of code without a result; those without an end were under way."""
         return [
             call.record.call(self.plan.run.reading(self._budget))
-            if isinstance(call, HostCallFinished)
+            if isinstance(call, events.HostCallFinished)
             else ToolCall(call.name, call.arguments, "cancelled")
             for call in step.calls.values()
         ]

@@ -17,16 +17,14 @@ from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChun
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.runs.agent_history import RunHistory
 from autogen_codeact.runs.agents import Dumped, describe_agents, dump, process_info, remove_secrets, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
-from autogen_codeact.runs.host_calls import CallRecorder
-from autogen_codeact.runs.known_messages import KnownMessages
-from autogen_codeact.runs.messages import Message, dump_message
-from autogen_codeact.runs.questions import Questions
+from autogen_codeact.runs.messages import KnownMessages, Message, dump_message
+from autogen_codeact.runs.questions import CallRecorder, Questions
 from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import error_info
+from autogen_codeact.runs.steps import RunHistory
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 

@@ -2,24 +2,301 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import hashlib
+import json
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, nullcontext
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_core.code_executor import CodeExecutor
+from autogen_core import CancellationToken, ComponentModel
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, UserMessage
+from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, ToolSchema, Workbench
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.runs.agent_history import RunHistory
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
+from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.runs.agents import agent_keys
-from autogen_codeact.runs.recorded_client import RecordedClient
-from autogen_codeact.runs.recorded_executor import RecordedExecutor
-from autogen_codeact.runs.recorded_workbench import RecordedWorkbench
-from autogen_codeact.runs.steps import AgentSteps, JournalLog
+from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, ModelCallFinished, ModelCallStarted
+from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.results import CallRecord, error_info
+from autogen_codeact.runs.steps import AgentSteps, JournalLog, ModelAnswer, RunHistory, ToolAnswer, to_exception
 from autogen_codeact.runs.writer import LogWriter
-from autogen_codeact.teams.parts import executors_of, teams_of
+from autogen_codeact.teams.parts import agents_of, executors_of, teams_of
+from codeact_sandbox import SandboxError
+from codeact_sandbox.types.result import ErrorInfo
+
+
+class RecordedClient(ModelMiddleware):
+    """Records each call to a model, or answers it from the record."""
+
+    def __init__(self, client: ChatCompletionClient, steps: AgentSteps, context: ChatCompletionContext | None) -> None:
+        super().__init__(client)
+        self._steps = steps
+        self._context = context
+        self._sent: list[str] = []
+
+    async def handle(self, call: ModelCall) -> Items:
+        """Yield the answer to a call; an answer from the log is yielded whole only."""
+        request = request_hash(call.messages, self._steps.log.redaction)
+        if (recorded := self._steps.answer(request)) is not None:
+            yield await self._replay(recorded)
+            return
+        if (note := await self._steps.go_live()) is not None:
+            call = replace(call, messages=[*call.messages, await self._add_note(note)])
+        questions = self._steps.questions
+        with questions.busy(object()) if questions is not None else nullcontext():
+            async with aclosing(self._live(call, request, note)) as items:
+                async for item in items:
+                    yield item
+
+    async def _live(self, call: ModelCall, request: str, note: str | None) -> Items:
+        began, number = await self._start(call, request, note)
+        try:
+            async with aclosing(call.items()) as items:
+                async for item in items:
+                    if isinstance(item, CreateResult):
+                        self._finish(number, began, item)
+                    yield item
+        except Exception as error:
+            self._finish(number, began, error=error)
+            raise
+        finally:
+            self._steps.call_ended(number, answered=False)
+
+    async def _replay(self, recorded: ModelAnswer) -> CreateResult:
+        """Return the recorded answer, or raise the recorded error."""
+        if recorded.note is not None:
+            await self._add_note(recorded.note)
+        if recorded.result is None:
+            raise to_exception(recorded.error or ErrorInfo(type="RuntimeError", message="the log has no answer"))
+        return recorded.result
+
+    async def _add_note(self, note: str) -> UserMessage:
+        """Add a note to the agent's conversation, where it stays, and return it."""
+        message = UserMessage(content=note, source=self._steps.agent)
+        if self._context is not None:
+            await self._context.add_message(message)
+        return message
+
+    async def _start(self, call: ModelCall, request: str, note: str | None) -> tuple[float, int]:
+        """Write that a call begins. The steps before it are in the log then, whatever becomes of the process in the meantime."""
+        sent = [message.model_dump_json() for message in call.messages]
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._sent, sent, strict=False)))
+        self._sent, new_ones = sent, sent[shared:]
+        number = self._steps.new_call()
+        names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]
+        await self._steps.log.write(
+            lambda _: ModelCallStarted(
+                agent=self._steps.agent,
+                number=number,
+                request=request,
+                shared=shared,
+                messages=[json.loads(each) for each in new_ones],
+                tools=names,
+                stream=call.stream,
+                note=note,
+            )
+        )
+        return time.monotonic(), number
+
+    def _finish(
+        self, number: int, began: float, result: CreateResult | None = None, error: Exception | None = None
+    ) -> None:
+        self._steps.call_ended(number, answered=True)
+        seconds = time.monotonic() - began
+        self._steps.log.put(
+            lambda _: ModelCallFinished(
+                agent=self._steps.agent,
+                number=number,
+                result=result.model_dump(mode="json") if result is not None else None,
+                error=error_info(error) if error is not None else None,
+                duration_s=seconds,
+            )
+        )
+
+
+def request_hash(messages: Sequence[LLMMessage], redaction: Redaction) -> str:
+    """Return the hash of the last message of a request, without what is not written into the log.
+
+    The earlier ones are left out: an agent that is continued may shorten them at another time than before.
+    """
+    last = messages[-1].model_dump(mode="json") if messages else None
+    return hashlib.sha256(json.dumps(redaction.value(last), sort_keys=True).encode()).hexdigest()
+
+
+UNKNOWN = (
+    "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
+    "Find out what it has done before you call it again."
+)
+
+
+class RecordedWorkbench(StaticStreamWorkbench):
+    """Forwards to another workbench. It is of this class because `AssistantAgent` streams only from it."""
+
+    def __init__(self, workbench: Workbench, steps: AgentSteps) -> None:
+        self._workbench = workbench
+        self._steps = steps
+        tools = getattr(workbench, "_tools", ())
+        self._with_agents = frozenset(tool.name for tool in tools if agents_of(tool))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """Return the result of a call, after it is in the log."""
+        result = None
+        async for item in self.call_tool_stream(name, arguments, cancellation_token, call_id):
+            result = item
+        assert isinstance(result, ToolResult)
+        return result
+
+    async def call_tool_stream(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> AsyncGenerator[Any | ToolResult, None]:
+        """Yield what a call yields, last its result, after that is in the log."""
+        # What runs other agents is made again when a run is continued: the agents answer from the log themselves.
+        if name in self._with_agents:
+            async for item in self._forward(name, arguments, cancellation_token, call_id):
+                yield item
+            return
+        values = dict(arguments or {})
+        if (recorded := self._steps.tool_answer(name, values)) is not None:
+            yield _result_of(recorded)
+            return
+        number, began = await self._steps.new_tool_call(), time.monotonic()
+        agent, log = self._steps.agent, self._steps.log
+        await log.write(HostCallStarted(agent=agent, block=0, call=number, name=name, arguments=values), sync=True)
+        record = CallRecord(name=name, arguments=values, outcome="cancelled")
+        try:
+            async for item in self._forward(name, arguments, cancellation_token, call_id):
+                if isinstance(item, ToolResult):
+                    record.outcome, record.result = "error" if item.is_error else "ok", item.model_dump(mode="json")
+                else:
+                    yield item
+        except Exception as error:
+            record.outcome, record.error = "error", error_info(error)
+            raise
+        finally:
+            record.duration_s = time.monotonic() - began
+            await log.write(HostCallFinished(agent=agent, block=0, call=number, record=record), sync=True)
+        yield ToolResult.model_validate(record.result)
+
+    async def _forward(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        cancellation_token: CancellationToken | None,
+        call_id: str | None,
+    ) -> AsyncGenerator[Any | ToolResult, None]:
+        if not isinstance(self._workbench, StaticStreamWorkbench):
+            yield await self._workbench.call_tool(name, arguments, cancellation_token, call_id)
+            return
+        async for item in self._workbench.call_tool_stream(name, arguments, cancellation_token, call_id):
+            yield item
+
+    # What is the other workbench's own
+
+    async def list_tools(self) -> list[ToolSchema]:
+        """List its tools."""
+        return await self._workbench.list_tools()
+
+    async def start(self) -> None:
+        """Start it."""
+        await self._workbench.start()
+
+    async def stop(self) -> None:
+        """Stop it."""
+        await self._workbench.stop()
+
+    async def reset(self) -> None:
+        """Reset it."""
+        await self._workbench.reset()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return its state."""
+        return await self._workbench.save_state()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load its state."""
+        await self._workbench.load_state(state)
+
+    def dump_component(self) -> ComponentModel:
+        """Return its configuration."""
+        return self._workbench.dump_component()
+
+
+def _result_of(recorded: ToolAnswer) -> ToolResult:
+    """Return the result that a call had, or that it is not known."""
+    record = recorded.record
+    if record is not None and record.result is not None:
+        return ToolResult.model_validate(record.result)
+    text = UNKNOWN
+    if record is not None and record.error is not None:
+        text = f"{record.error.type}: {record.error.message}"
+    return ToolResult(name=recorded.name, result=[TextResultContent(content=text)], is_error=True)
+
+
+class RecordedExecutor(CodeExecutor):
+    """Forwards to another executor. Our own agents have no need of it: they record what they run themselves."""
+
+    in_session = asks_later = False
+
+    def __init__(self, executor: CodeExecutor, steps: AgentSteps) -> None:
+        self._executor = executor
+        self._steps = steps
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        """Return the result of code, after it is in the log."""
+
+        async def live() -> RunEnded:
+            return RunEnded(await self._executor.execute_code_blocks(code_blocks, cancellation_token))
+
+        ended = await self._steps.run(self, code_blocks, live)
+        if ended.error is not None:
+            raise ended.error
+        return ended.result
+
+    def journal(self) -> None:
+        """Return None: AutoGen's agents rebuild no session."""
+
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
+        """Return how a run ended before."""
+        return RunEnded(result, error)
+
+    # What is the other executor's own
+
+    async def start(self) -> None:
+        """Start it."""
+        await self._executor.start()
+
+    async def stop(self) -> None:
+        """Stop it."""
+        await self._executor.stop()
+
+    async def restart(self) -> None:
+        """Restart it."""
+        await self._executor.restart()
+
+    def dump_component(self) -> ComponentModel:
+        """Return its configuration."""
+        return self._executor.dump_component()
+
 
 MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
 EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"

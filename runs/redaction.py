@@ -38,7 +38,7 @@ SECRET_NAME = re.compile(
 
 _FIXED = frozenset({"type", "time", "id", "created_at", "run", "agent", "request", "kind", "at", "outcome"})
 _CONSTANTS = frozenset(value for kind in (Outcome, State, CallOutcome) for value in get_args(kind)) | {
-    *("sandbox", "command_line", "plain", "bytes", "text", "json"),
+    *("sandbox", "command_line", "plain", "bytes", "text", "json")
 }
 _HASH = re.compile("[0-9a-f]{64}")
 _URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")

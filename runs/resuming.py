@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, TaskResult
@@ -15,19 +16,44 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.approval import ApprovalFuncType
-from autogen_codeact.runs.agent_history import AgentHistory, RunHistory
 from autogen_codeact.runs.agents import agent_keys, process_info, secrets_of
 from autogen_codeact.runs.answers import RunWaiting
+from autogen_codeact.runs.atomic_file import atomic_binary_file
+from autogen_codeact.runs.chain import unsigned, user_chain
+from autogen_codeact.runs.errors import RunError, RunFolderError
 from autogen_codeact.runs.events import RunResumed
 from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, answered, make_plan
 from autogen_codeact.runs.questions import Questions
+from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.recording_parts import recording_parts, wrap_models
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.sessions import sessions_of, without_journals
-from autogen_codeact.runs.writer import LogWriter
+from autogen_codeact.runs.steps import AgentHistory, RunHistory
+from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.writer import MAX_LINE, LogWriter, lock
+
+
+def adopt_run(path: Path) -> None:
+    """Write new codes into the log of a run, so that it counts as made by this user on this machine."""
+    folder = load_run(path).folder
+    chain = user_chain(make=True)
+    if chain is None:
+        raise RunError(
+            "There is no place for your key: make ~/.local/state (or $XDG_STATE_HOME) a folder that you can write."
+        )
+    with folder.open_log() as log:
+        lock(log.fileno(), path)
+        with atomic_binary_file(path / EVENTS, private=True, sync=True) as file:
+            chain.begin(file.fileno())
+            for line in folder.lines(MAX_LINE):
+                if line.data is not None and line.data.endswith(b"}"):
+                    file.write(chain.signed(unsigned(line.data)) + b"\n")
+                elif not line.cut_off:
+                    raise RunFolderError(f"{path} can't be continued: line {line.number} of its log is damaged.")
+
 
 OnRebuild = Callable[[int], None]
 """Called before a session is rebuilt, with the number of blocks that will run again."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import takewhile
 from typing import Any, TypeVar
 
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeResult
+from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
 from autogen_codeact.agents.approval import shown_code
@@ -18,17 +20,111 @@ from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.agents.step_record import InBranch, Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.tools.later import ASKS
-from autogen_codeact.runs.agent_history import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value, to_exception
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
-from autogen_codeact.runs.host_calls import CURRENT_STEP, Step, StepQuestions
-from autogen_codeact.runs.questions import Questions
+from autogen_codeact.runs.questions import CURRENT_STEP, Questions, Step, StepQuestions
 from autogen_codeact.runs.reader import first_problem
-from autogen_codeact.runs.results import Each, error_info
+from autogen_codeact.runs.results import CallRecord, Each, error_info
 from autogen_codeact.runs.writer import LogWriter
+from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.types.result import ErrorInfo
+
+_BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
+_RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
+
+
+class RecordedError(Exception):
+    """An exception in the log whose class is not one of the common ones."""
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """An answer of a model."""
+
+    request: str
+    result: CreateResult | None
+    error: ErrorInfo | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """How code ended."""
+
+    number: int
+    blocks: list[CodeText]
+    result: CodeResult | None
+    error: ErrorInfo | None = None
+    unknown: bool = False
+
+    @property
+    def broke(self) -> SandboxError | None:
+        """How the sandbox broke, or None."""
+        if self.error is None or self.error.type not in _BROKEN:
+            return None
+        return _BROKEN[self.error.type](self.error.message)
+
+
+@dataclass(frozen=True)
+class ToolAnswer:
+    """The result of a tool call that the model of an `AssistantAgent` made."""
+
+    name: str
+    arguments: dict[str, Any]
+    record: CallRecord | None
+
+
+@dataclass(frozen=True)
+class Value:
+    """Another value from outside the agent."""
+
+    kind: Kind
+    value: Any
+
+
+@dataclass
+class AgentHistory:
+    """What one agent received before the run was interrupted, according to the log.
+
+    Args:
+        items: What it received since the boundary, in order.
+        facts: The facts about its sandbox that it received last, as JSON; None if there are none.
+        calls: Number of finished calls of its model in the whole run.
+        steps: Number of steps that ran code in the whole run.
+        tool_calls: Number of tool calls that its model made in the whole run.
+    """
+
+    items: deque[ModelAnswer | StepResult | ToolAnswer | Value] = field(default_factory=deque)
+    facts: Any = None
+    calls: int = 0
+    steps: int = 0
+    tool_calls: int = 0
+
+
+def to_exception(error: ErrorInfo) -> Exception:
+    """Return the exception of a record: of its own class if that is a common one, else a `RecordedError`."""
+    return _RAISED.get(error.type, RecordedError)(error.message)
+
+
+@dataclass
+class RunHistory:
+    """What the agents of a run received before it was interrupted, by their names in the log.
+
+    Args:
+        notes: What to tell the model of each agent about the resumed run.
+        emptied: The agents whose session was not rebuilt.
+        at_turn: Whether the run continues at a boundary between two turns of a team.
+        questions: What `Later` asks; None in a conversation, where nothing waits.
+    """
+
+    agents: dict[str, AgentHistory] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)
+    at_turn: bool = False
+    questions: Questions | None = None
+
 
 logger = logging.getLogger("autogen_codeact")
 

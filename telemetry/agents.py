@@ -9,8 +9,7 @@ from typing import Any
 from autogen_agentchat.base import ChatAgent, Team
 from opentelemetry import trace
 
-from autogen_codeact.telemetry.patches import Patch, undo_all
-from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, Spans, detached
+from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, Patch, Spans, detached, undo_all
 
 
 def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:

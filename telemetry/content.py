@@ -8,13 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autogen_core import FunctionCall
-from autogen_core.models import (
-    AssistantMessage,
-    CreateResult,
-    LLMMessage,
-    SystemMessage,
-    UserMessage,
-)
+from autogen_core.models import AssistantMessage, CreateResult, LLMMessage, SystemMessage, UserMessage
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -16,9 +16,8 @@ from autogen_codeact.teams.parts import agents_of, executors_of, models_of, team
 from autogen_codeact.telemetry.agents import instrument_agent, instrument_team
 from autogen_codeact.telemetry.content import Redact
 from autogen_codeact.telemetry.models import instrument_model
-from autogen_codeact.telemetry.patches import share
 from autogen_codeact.telemetry.sandboxes import SpanObserver
-from autogen_codeact.telemetry.spans import Spans
+from autogen_codeact.telemetry.spans import Spans, share
 from codeact_sandbox import AsyncSandbox, Sandbox
 from codeact_sandbox.protocols import ObservedExecutor
 

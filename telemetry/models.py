@@ -11,8 +11,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from opentelemetry.trace import Span, SpanKind
 
 from autogen_codeact.agents.model_calls import Items, ModelCall, whole
-from autogen_codeact.telemetry.patches import Patch, undo_all
-from autogen_codeact.telemetry.spans import OPERATION, Spans, harmless
+from autogen_codeact.telemetry.spans import OPERATION, Patch, Spans, harmless, undo_all
 
 MODEL = "gen_ai.request.model"
 # Arguments of requests, by AutoGen's names.

@@ -11,15 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from autogen_codeact.telemetry.spans import OPERATION, TOOL_ARGUMENTS, TOOL_NAME, TOOL_RESULT, TOOL_TYPE, Spans, short
-from codeact_sandbox.types.observers import (
-    BlockFinished,
-    BlockId,
-    BlockStarted,
-    CallFinished,
-    CallIntent,
-    SandboxStarted,
-    SandboxStopped,
-)
+from codeact_sandbox.types import observers
 from codeact_sandbox.types.result import Result
 
 EXECUTE_CODE = "execute_code"
@@ -53,20 +45,20 @@ class SpanObserver:
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
         self._blocks: dict[int, _OpenBlock] = {}
-        self._calls: dict[tuple[BlockId, int], Span] = {}
+        self._calls: dict[tuple[observers.BlockId, int], Span] = {}
 
-    def sandbox_started(self, event: SandboxStarted) -> None:
+    def sandbox_started(self, event: observers.SandboxStarted) -> None:
         """Make a span of a start that is over."""
         self._past("codeact.sandbox.start", {SANDBOX: event.sandbox, BACKEND: event.backend}, event.duration_s).end()
 
-    def sandbox_stopped(self, event: SandboxStopped) -> None:
+    def sandbox_stopped(self, event: observers.SandboxStopped) -> None:
         """Make a span of a stop that is over; if the sandbox had broken, it has an error."""
         span = self._past("codeact.sandbox.stop", {SANDBOX: event.sandbox}, event.duration_s)
         if event.error is not None:
             self._spans.fail(span, "SandboxDied", event.error)
         span.end()
 
-    def block_started(self, event: BlockStarted) -> None:
+    def block_started(self, event: observers.BlockStarted) -> None:
         """Begin the span of a block."""
         attributes = {
             OPERATION: "execute_tool",
@@ -81,7 +73,7 @@ class SpanObserver:
             span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value({"code": event.code}))
         self._blocks[id(event)] = _OpenBlock(span, otel_context.attach(trace.set_span_in_context(span)))
 
-    def block_finished(self, event: BlockFinished) -> None:
+    def block_finished(self, event: observers.BlockFinished) -> None:
         """End the span of a block, with its outcome."""
         opened = self._blocks.pop(id(event.started), None)
         if opened is None:
@@ -110,14 +102,14 @@ class SpanObserver:
         )
         self._spans.fail(span, kind, error.message if error is not None else "")
 
-    def call_started(self, event: CallIntent) -> None:
+    def call_started(self, event: observers.CallIntent) -> None:
         """Begin the span of a call to a host tool, and make it the current one of the call's task, which ends with the call."""
         span = self._spans.start(f"execute_tool {short(event.name)}", _call_attributes(event))
         self._note_arguments(span, event)
         self._calls[event.block, event.number] = span
         otel_context.attach(trace.set_span_in_context(span))
 
-    def call_finished(self, event: CallFinished) -> None:
+    def call_finished(self, event: observers.CallFinished) -> None:
         """End the span of a call; one that never started gets a span, too."""
         call = event.call
         span = self._calls.pop((event.intent.block, event.intent.number), None)
@@ -142,7 +134,7 @@ class SpanObserver:
         self._blocks.clear()
         self._calls.clear()
 
-    def _note_arguments(self, span: Span, intent: CallIntent) -> None:
+    def _note_arguments(self, span: Span, intent: observers.CallIntent) -> None:
         if self._spans.content is not None and span.is_recording():
             span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value(intent.arguments))
 
@@ -150,7 +142,7 @@ class SpanObserver:
         return self._spans.start(name, attributes, start_time_ns=time.time_ns() - int(duration_s * NS))
 
 
-def _call_attributes(intent: CallIntent) -> dict[str, Any]:
+def _call_attributes(intent: observers.CallIntent) -> dict[str, Any]:
     return {
         OPERATION: "execute_tool",
         TOOL_NAME: short(intent.name),

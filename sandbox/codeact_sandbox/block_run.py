@@ -35,25 +35,15 @@ def notify_refused(attached: Sequence[Attachment], started: BlockStarted, result
 
 @dataclass
 class BlockRun:
-    """A block that runs in a sandbox, with what is exchanged before and after it.
-
-    Args:
-        client: The sandbox.
-        options: The sandbox's options.
-        tools: The sandbox's host tools.
-        workspace: The host's folder, or None if no files are exchanged.
-        context: What the caller adds to the block.
-        ident: The block's number.
-        replay: The workspace of a session that is being rebuilt, or None.
-    """
+    """A block that runs in a sandbox, with what is exchanged before and after it."""
 
     client: RunnerClient
     options: SandboxOptions
     tools: Toolset
-    workspace: Workspace | None
-    context: RunContext
+    workspace: Workspace | None  # the host's folder, or None if no files are exchanged
+    context: RunContext  # what the caller adds to the block
     ident: BlockId
-    replay: ReplayWorkspace | None = None
+    replay: ReplayWorkspace | None = None  # the workspace of a session that is being rebuilt, or None
 
     async def observed(
         self,

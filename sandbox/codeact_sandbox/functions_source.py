@@ -27,19 +27,12 @@ $functions"""
 
 @dataclass(frozen=True)
 class SourceFunction:
-    """A function for the module.
-
-    Args:
-        function: The function.
-        text: Its source, if it was made of text. Default: it is found.
-        imports: The import statements that it needs.
-        packages: The packages that it needs, as pip takes them.
-    """
+    """A function for the module."""
 
     function: Any
-    text: str | None = None
-    imports: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    text: str | None = None  # its source, if it was made of text. Default: it is found
+    imports: tuple[str, ...] = ()  # the import statements that it needs
+    packages: tuple[str, ...] = ()  # the packages that it needs, as pip takes them
 
     @property
     def name(self) -> str:

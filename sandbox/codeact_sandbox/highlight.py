@@ -25,23 +25,15 @@ MAX_LINE = 2_000
 
 
 class _Language(NamedTuple):
-    """What the tokens of a language are.
+    """What the tokens of a language are."""
 
-    Args:
-        quotes: Delimiters of strings that end with the line.
-        comment: What begins a comment that ends with the line, as an expression.
-        long: Closing delimiters of strings and comments of several lines, with their classes, by what opens them.
-        keywords: Words.
-        built_in: Names that the language defines.
-        fold: Whether words are the same in capitals.
-    """
-
-    quotes: str
-    comment: str
+    quotes: str  # delimiters of strings that end with the line
+    comment: str  # what begins a comment that ends with the line, as an expression
+    # closing delimiters of strings and comments of several lines, with their classes, by what opens them
     long: dict[str, tuple[str, Kind]]
     keywords: frozenset[str]
-    built_in: frozenset[str] = frozenset()
-    fold: bool = False
+    built_in: frozenset[str] = frozenset()  # names that the language defines
+    fold: bool = False  # whether words are the same in capitals
 
 
 def _words(text: str) -> frozenset[str]:
@@ -132,11 +124,7 @@ _NOTHING = re.compile(_NEVER)
 
 
 class Highlighter:
-    """Reads code line by line.
-
-    Args:
-        language: The label of a fence; of an unknown one, all is plain text.
-    """
+    """Reads code line by line."""
 
     def __init__(self, language: str) -> None:
         name = _ALIASES.get(language.lower(), language.lower())

@@ -33,18 +33,11 @@ LONGEST_WAIT_S = 60.0
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """The sizes of a pool.
+    """The sizes of a pool."""
 
-    Args:
-        size: Sandboxes started in advance.
-        max_alive: Sandboxes at the same time, those in use included.
-        starts_at_once: Sandboxes started at the same time.
-        max_uses: How often one is used.
-    """
-
-    size: int
-    max_alive: int
-    starts_at_once: int
+    size: int  # sandboxes started in advance
+    max_alive: int  # sandboxes at the same time, those in use included
+    starts_at_once: int  # sandboxes started at the same time
     max_uses: int = 1
 
 
@@ -75,13 +68,7 @@ class _Request:
 
 
 class PoolManager:
-    """Starts sandboxes in advance, leases them, resets and stops them.
-
-    Args:
-        start: Starts a sandbox.
-        limits: Numbers of sandboxes.
-        expected: Returns how many more will be requested, or None if that is not known; called in threads of the manager.
-    """
+    """Starts sandboxes in advance, leases them, resets and stops them."""
 
     def __init__(
         self,

@@ -31,11 +31,7 @@ async def prepare(
     *,
     all_files: bool,
 ) -> int:
-    """Start a sandbox, unless it is one of a pool, and prepare it for its first block; it is stopped if that fails.
-
-    Returns:
-        How many blocks were run for it.
-    """
+    """Start a sandbox, unless it is one of a pool, and prepare it for its first block; it is stopped if that fails."""
     if client.hello is None:
         await client.start()
     tools.started(client.settings.tools)

@@ -41,13 +41,7 @@ class ExternalEffectsError(Exception):
 
 
 class ReplayWorkspace:
-    """The sandbox of a session that is being rebuilt, with a workspace that is discarded.
-
-    Args:
-        client: The client of its runner.
-        workspace: The host's folder.
-        run_block: Runs a block for this workspace instead of the host's folder.
-    """
+    """The sandbox of a session that is being rebuilt, with a workspace that is discarded."""
 
     def __init__(
         self,

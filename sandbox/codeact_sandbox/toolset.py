@@ -29,17 +29,7 @@ _threads = Threads(most=1, name="codeact-stubs")
 
 
 class Toolset:
-    """The host tools of a sandbox; those of sources are known once they are started.
-
-    Args:
-        tools: The tools.
-        limits: How much a block may use of them. None for the default.
-        approve: Called before each call, which is made only if it approves. None to allow all.
-
-    Raises:
-        TypeError: Something is not a tool, or `approve` can't be called.
-        ValueError: A tool can't be used; the message says why.
-    """
+    """The host tools of a sandbox; those of sources are known once they are started."""
 
     how_to_rename: ClassVar[str] = "Rename one."
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.batch import folder, scheduler
-from autogen_codeact.batch.attempt import AttemptWork
-from autogen_codeact.batch.backend import BatchContext
+from autogen_codeact.batch.attempt import AttemptWork, BatchContext
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import RateLimit
 from autogen_codeact.batch.rows import Row

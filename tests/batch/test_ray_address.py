@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.batch import BatchBackendError, Ray, run_batch
-from autogen_codeact.batch.ray import cluster
+from autogen_codeact.batch.ray import backend
 
 
 async def error_of(address: str, tmp_path: Path) -> str:
@@ -44,7 +44,7 @@ def web_server() -> Iterator[str]:
 async def test_a_server_that_does_not_answer_is_named(
     silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "PROBE_S", 0.2)
+    monkeypatch.setattr(backend, "PROBE_S", 0.2)
     assert await error_of(silent, tmp_path) == (
         f"There is no Ray cluster at {silent}: it does not answer. "
         f"`ray status --address {silent}` on that machine says whether it runs."

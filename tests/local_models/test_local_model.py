@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.local_models import gguf_model, local_model
 from autogen_codeact.local_models.client import LocalModelClient
-from autogen_codeact.local_models.errors import LocalModelError
+from autogen_codeact.local_models.server import LocalModelError
 from tests.local_models.support import STORY, is_free_within, until_it_generates
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.local_models import weights
-from autogen_codeact.local_models.errors import LocalModelError
+from autogen_codeact.local_models.server import LocalModelError
 
 CONTENT = b"GGUF of the tests"
 

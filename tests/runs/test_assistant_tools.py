@@ -11,7 +11,7 @@ from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsa
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.runs import load_run, resumed
-from autogen_codeact.runs.recorded_workbench import UNKNOWN
+from autogen_codeact.runs.recording_parts import UNKNOWN
 
 from .support import cut, events_of, lines_of, run, types_of
 

@@ -23,9 +23,9 @@ from autogen_codeact.runs import (
     resume,
     resumed,
 )
-from autogen_codeact.runs.adopt import adopt_run
 from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.resuming import adopt_run
 from autogen_codeact.runs.writer import LogWriter
 from tests.cases import case
 from tests.openai_server import OpenAIServer

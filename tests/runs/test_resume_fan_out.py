@@ -9,7 +9,7 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.teams import DiGraphBuilder
 
 from autogen_codeact.runs import RunNotResumableError, resume, resumed
-from autogen_codeact.runs.known_messages import KnownMessages
+from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.teams import Graph, Team
 from tests.agents.support import scripted
 

@@ -15,23 +15,14 @@ MAX_NOTES = 5
 
 @dataclass
 class LogEntry:
-    """One connection.
+    """One connection."""
 
-    Args:
-        number: Its number, in the order in which connections began.
-        channel: Counts its bytes.
-        host: The host that it requests, or None if that is unknown.
-        port: The port.
-        allowed: Whether it was allowed.
-        reason: Why it was refused, or how it failed.
-    """
-
-    number: int
-    channel: Channel
-    host: str | None = None
+    number: int  # its number, in the order in which connections began
+    channel: Channel  # counts its bytes
+    host: str | None = None  # the host that it requests, or None if that is unknown
     port: int | None = None
-    allowed: bool = True
-    reason: str | None = None
+    allowed: bool = True  # whether it was allowed
+    reason: str | None = None  # why it was refused, or how it failed
 
     def to_connection(self) -> NetworkConnection:
         """Return its present state for a result."""

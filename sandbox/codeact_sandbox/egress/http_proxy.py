@@ -35,19 +35,12 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """A request to the proxy.
+    """A request to the proxy."""
 
-    Args:
-        tunnel: Whether it is CONNECT, for TLS; else it is plain HTTP.
-        host: The host, normalised.
-        port: The port.
-        target: Path and query for the host; empty for a tunnel.
-    """
-
-    tunnel: bool
-    host: str
+    tunnel: bool  # whether it is CONNECT, for TLS; else it is plain HTTP
+    host: str  # the host, normalised
     port: int
-    target: bytes = b""
+    target: bytes = b""  # path and query for the host; empty for a tunnel
 
     @property
     def authority(self) -> str:

@@ -20,26 +20,15 @@ MAX_NOTES = 5
 
 @dataclass
 class Stored:
-    """The stored displays of a block.
+    """The stored displays of a block."""
 
-    Args:
-        displays: The displays, with their files.
-        artifacts: Their files.
-        notes: What the user has to know about them.
-    """
-
-    displays: list[Display] = field(default_factory=list)
-    artifacts: list[Artifact] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    displays: list[Display] = field(default_factory=list)  # the displays, with their files
+    artifacts: list[Artifact] = field(default_factory=list)  # their files
+    notes: list[str] = field(default_factory=list)  # what the user has to know about them
 
 
 def store(displays: Iterable[Display], folder: Workspace | Path | None) -> Stored:
-    """Write the files of displays; call it in a thread.
-
-    Args:
-        displays: What a block has shown.
-        folder: The host's folder: a path if it is mounted in the sandbox; None to write nothing.
-    """
+    """Write the files of displays; call it in a thread."""
     stored = Stored()
     renamed = 0
     for display in displays:

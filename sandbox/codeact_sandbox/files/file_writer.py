@@ -31,25 +31,17 @@ MAX_HASHED_BYTES = 64 * 1024**2
 
 @dataclass(slots=True)
 class Quota:
-    """The limits of the host folder, and its content as counted for them: never too little, unless others write to it.
+    """The limits of the host folder, and its content as counted for them: never too little, unless others write to it."""
 
-    Args:
-        max_files: Limit of regular files; the limit of entries of any kind is twice as high.
-        max_file_bytes: Limit of one file in bytes. Larger files are not counted in `bytes`: they can only be the user's.
-        max_total_bytes: Limit of all files in bytes.
-        entries: Entries of any kind.
-        files: Regular files.
-        bytes: Their size.
-        complete: Whether all entries were counted; if not, the limits are exceeded.
-    """
-
-    max_files: int
-    max_file_bytes: int
-    max_total_bytes: int
+    max_files: int  # limit of regular files; the limit of entries of any kind is twice as high
+    max_file_bytes: (
+        int  # limit of one file in bytes. Larger files are not counted in `bytes`: they can only be the user's
+    )
+    max_total_bytes: int  # limit of all files in bytes
     entries: int = 0
     files: int = 0
-    bytes: int = 0
-    complete: bool = True
+    bytes: int = 0  # their size
+    complete: bool = True  # whether all entries were counted; if not, the limits are exceeded
 
     def check_entry(self, old: os.stat_result | None, new_folders: int = 0) -> None:
         """Check the limits on entries for a file that may replace an old one."""
@@ -83,18 +75,6 @@ class FileWriter:
 
     A symbolic link at its path is replaced, and the link's target is unchanged. A link instead of a folder in its path
     is refused. Safe to use from any thread.
-
-    Args:
-        folder: Where it goes.
-        name: Its checked path relative to the folder.
-        mode: Permission bits in the sandbox; only whether anybody may execute it is kept.
-        size: Its minimum size in bytes.
-        quota: The folder's limits.
-        protected: The names that are not stored.
-        lock: Held while the folder is used.
-
-    Raises:
-        SandboxFileError: It can't be created, or a limit is exceeded.
     """
 
     def __init__(

@@ -58,20 +58,10 @@ class HostFolder:
         room: int = 0,
         check: Callable[[int, str], None] | None = None,
     ) -> Iterator[int]:
-        """Open a folder below this one step by step.
+        """Open a folder below this one step by step, and yield its descriptor.
 
-        Args:
-            parts: Its path.
-            doing: The purpose, for error messages.
-            made: The paths of created folders are appended to it; None to create none.
-            room: Number of folders that may be created.
-            check: Called before each step with the descriptor of a folder and the next part; may raise.
-
-        Returns:
-            Its descriptor, open inside the `with` block.
-
-        Raises:
-            SandboxFileError: It can't be opened or created; created folders have been removed.
+        At most `room` folders are created, whose paths are appended to `made`; None to create none. `check` is called before
+        each step with the descriptor of a folder and the next part, and may raise. After an error, created folders are gone.
         """
         descriptor = -1
         try:
@@ -218,30 +208,19 @@ def _advice(error: OSError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An entry of the host folder that is not sent.
+    """An entry of the host folder that is not sent."""
 
-    Args:
-        name: Path relative to the workspace, safe to print; `.` for the folder as a whole.
-        reason: The reason, as the rest of a sentence that begins with the name.
-        limit: Whether the reason is a limit on the size or number of files.
-    """
-
-    name: str
-    reason: str
-    limit: bool = False
+    name: str  # path relative to the workspace, safe to print; `.` for the folder as a whole
+    reason: str  # the reason, as the rest of a sentence that begins with the name
+    limit: bool = False  # whether the reason is a limit on the size or number of files
 
 
 @dataclass
 class Scan:
-    """One scan of the folder: its regular files, its folders (with a slash at the end), and other entries.
+    """One scan of the folder: its regular files, its folders (with a slash at the end), and other entries."""
 
-    Args:
-        max_files: Limit of files; the limit of entries of any kind is twice as high.
-        max_file_bytes: Larger files do not count in `bytes`: they can only be the user's.
-    """
-
-    max_files: int
-    max_file_bytes: int
+    max_files: int  # limit of files; the limit of entries of any kind is twice as high
+    max_file_bytes: int  # larger files do not count in `bytes`: they can only be the user's
     files: dict[str, os.stat_result] = field(default_factory=dict)
     folders: dict[str, os.stat_result] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)

@@ -20,10 +20,6 @@ class TarReceiver:
     """Stores the regular files and folders of a tar file, which arrives in pieces; for threads.
 
     Not by `tarfile`, which would follow what the file says about sizes, types and names, and keep much of it in memory.
-
-    Args:
-        target: Where they go, with its limits and protected names.
-        most_entries: How many entries the tar file may have.
     """
 
     def __init__(self, target: Workspace, most_entries: int) -> None:

@@ -52,47 +52,25 @@ signature_of: Callable[[os.stat_result], Signature] = attrgetter("st_size", "st_
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A regular file on the host whose current version the sandbox does not have.
+    """A regular file on the host whose current version the sandbox does not have."""
 
-    Args:
-        name: Path relative to the workspace, with forward slashes.
-        size: Size in bytes when the folder was scanned.
-        mode: 0o755 where anybody may execute it, else 0o644.
-        path: The file on the host.
-    """
-
-    name: str
-    size: int
-    mode: int
-    path: Path
+    name: str  # path relative to the workspace, with forward slashes
+    size: int  # size in bytes when the folder was scanned
+    mode: int  # 0o755 where anybody may execute it, else 0o644
+    path: Path  # the file on the host
 
 
 @dataclass(slots=True)
 class Synced:
-    """A file that both sides have.
+    """A file that both sides have."""
 
-    Args:
-        signature: Its version on the host.
-        digest: The digest of its content; None if it is large.
-        fresh: Whether it may still change on the host without a new signature.
-    """
-
-    signature: Signature
-    digest: bytes | None
-    fresh: bool
+    signature: Signature  # its version on the host
+    digest: bytes | None  # the digest of its content; None if it is large
+    fresh: bool  # whether it may still change on the host without a new signature
 
 
 class Workspace:
-    """The host's side of the workspace. A lock serializes its methods, in whatever threads they are called.
-
-    Args:
-        root: The folder on the host; `prepare` creates it.
-        max_files: Maximum number of files; the maximum of entries of any kind is twice as high.
-        max_file_bytes: Size of one file in bytes, 100 MiB by default. Larger ones are neither sent nor stored nor counted.
-        max_total_bytes: Size of all files in bytes, 1 GiB by default.
-        protected: The names that are not stored; all protected names by default.
-        counted: Whether existing entries of the folder count against the limits. Default True.
-    """
+    """The host's side of the workspace. A lock serializes its methods, in whatever threads they are called."""
 
     def __init__(
         self,
@@ -259,20 +237,7 @@ class Workspace:
                 writer.abandon()
 
     def begin(self, name: str, mode: int, size: int = 0) -> FileWriter:
-        """Begin to write a file, as `store` does, whose content arrives in pieces.
-
-        Args:
-            name: Path relative to the workspace.
-            mode: Permission bits in the sandbox.
-            size: Its minimum size in bytes. Default 0.
-
-        Returns:
-            Its writer, which `commit` or its own `abandon` ends.
-
-        Raises:
-            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; see `errno`.
-            SandboxDied: The workspace is closed.
-        """
+        """Begin to write a file, as `store` does, whose content arrives in pieces."""
         with self._used():
             name = self._checked(name)
             if (part := self.protected.refused_part(name)) is not None:

@@ -40,17 +40,11 @@ _STATES = {state: state for state in get_args(State)}  # from the best to the wo
 
 @dataclass(frozen=True)
 class BlockRequest:
-    """A request to the runner.
-
-    Args:
-        message: The request.
-        code: The code.
-        filename: File in the workspace that holds the code, or None.
-    """
+    """A request to the runner."""
 
     message: dict[str, Any]
     code: bytes
-    filename: str | None
+    filename: str | None  # file in the workspace that holds the code, or None
 
 
 def make_request(
@@ -63,12 +57,7 @@ def make_request(
 ) -> BlockRequest | Result:
     """Make the request for a block, or a result with the reason why it can't be run.
 
-    Args:
-        block: The block.
-        options: The sandbox's options.
-        languages: The languages by label.
-        scan: Whether the reply lists the files that have changed. Default: no.
-        of_caller: Whether a caller gave the block; one of the sandbox itself has no limit of processor time and leaves no file.
+    With `scan` the reply lists the changed files. A block not `of_caller` has no limit of processor time, and leaves no file.
     """
     code, label, session = block.code, block.language, options.mode == "session"
     language = languages.get(label.strip().lower())

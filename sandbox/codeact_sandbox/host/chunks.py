@@ -36,11 +36,7 @@ class OutputChunk:
 
 
 class OutputChunks:
-    """Carries output from the connection's thread to the event loop that reads it.
-
-    Args:
-        limit: Bytes that are kept of each stream of a block: half of them are the head, which comes at once.
-    """
+    """Carries output from the connection's thread to the event loop that reads it."""
 
     def __init__(self, limit: int) -> None:
         self._loop = asyncio.get_running_loop()

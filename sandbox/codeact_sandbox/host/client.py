@@ -64,16 +64,7 @@ class Gateway(Protocol):
 
 
 class RunnerClient:
-    """A runner in a sandbox, from start to stop.
-
-    Args:
-        launcher: Starts the sandbox.
-        settings: How its runner behaves.
-        name: Name of the sandbox, for messages.
-        start_timeout_s: How long the runner may take to send its hello, in seconds.
-        grace_s: How long after a block's deadline its result may come, in seconds.
-        gateway: Connects the code to the allowed hosts, or None for no network.
-    """
+    """A runner in a sandbox, from start to stop."""
 
     def __init__(
         self,

@@ -71,21 +71,13 @@ _ALLOWED = {
 
 @dataclass
 class Reply:
-    """The answer to one request.
+    """The answer to one request."""
 
-    Args:
-        message: The message of its frame.
-        data: The bytes of its frame.
-        streams: The output before it, by type of frame (`Frame.STDOUT`, `Frame.STDERR`).
-        displays: What the block has shown before it.
-        value: The value of the block's last expression if it is plain, else None.
-    """
-
-    message: dict[str, Any]
-    data: bytes
-    streams: dict[bytes, bytearray]
-    displays: Displays = field(default_factory=Displays)
-    value: Any = None
+    message: dict[str, Any]  # the message of its frame
+    data: bytes  # the bytes of its frame
+    streams: dict[bytes, bytearray]  # the output before it, by type of frame (`Frame.STDOUT`, `Frame.STDERR`)
+    displays: Displays = field(default_factory=Displays)  # what the block has shown before it
+    value: Any = None  # the value of the block's last expression if it is plain, else None
 
 
 @dataclass
@@ -101,13 +93,7 @@ class _Pending:
 
 
 class Connection:
-    """Frames over a stream.
-
-    Args:
-        stream: The stream; the connection closes it.
-        name: Name of the sandbox, for the thread and for messages.
-        keep_alive_s: Seconds between two keep-alive frames, or None for none.
-    """
+    """Frames over a stream."""
 
     def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
         self.hello = Completion[dict[str, Any]]()

@@ -36,36 +36,22 @@ logger = logging.getLogger("codeact_sandbox")
 
 @dataclass(frozen=True)
 class Command:
-    """A command to run; the values have been checked.
+    """A command to run; the values have been checked."""
 
-    Args:
-        words: Program and arguments, or a line for `/bin/sh -c`.
-        cwd: Its directory: absolute, or relative to the workspace. None for the workspace.
-        env: Variables besides the sandbox's own.
-        stdin: Whether its standard input is written to; else it is empty.
-        stream: Whether `read` gives its whole output, as fast as it is read; else head and tail are kept.
-        timeout: Seconds after which it is killed, or None.
-        cpu_seconds: Processor time after which it is killed, in seconds, or None.
-    """
-
-    words: Sequence[str] | str
-    cwd: str | None = None
-    env: Mapping[str, str] | None = None
-    stdin: bool = False
-    stream: bool = True
-    timeout: float | None = None
-    cpu_seconds: float | None = None
+    words: Sequence[str] | str  # program and arguments, or a line for `/bin/sh -c`
+    cwd: str | None = None  # its directory: absolute, or relative to the workspace. None for the workspace
+    env: Mapping[str, str] | None = None  # variables besides the sandbox's own
+    stdin: bool = False  # whether its standard input is written to; else it is empty
+    stream: bool = True  # whether `read` gives its whole output, as fast as it is read; else head and tail are kept
+    timeout: float | None = None  # seconds after which it is killed, or None
+    cpu_seconds: float | None = None  # processor time after which it is killed, in seconds, or None
 
 
 @dataclass
 class Kept:
-    """The head and the tail of one stream.
+    """The head and the tail of one stream."""
 
-    Args:
-        limit: Bytes that are kept: half of them are the head.
-    """
-
-    limit: int
+    limit: int  # bytes that are kept: half of them are the head
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     dropped: int = 0
@@ -87,21 +73,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended.
+    """How a command ended."""
 
-    Args:
-        exit_code: As a shell has it.
-        timed_out: Whether it was killed because its time was over.
-        dropped: Bytes of standard output and error that the sandbox has dropped.
-        duration_s: Seconds that it ran.
-        notes: What else there is to say.
-    """
-
-    exit_code: int
-    timed_out: bool
-    dropped: tuple[int, int]
+    exit_code: int  # as a shell has it
+    timed_out: bool  # whether it was killed because its time was over
+    dropped: tuple[int, int]  # bytes of standard output and error that the sandbox has dropped
     duration_s: float
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what else there is to say
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> End:
@@ -126,14 +104,7 @@ class End:
 
 
 class Processes:
-    """Starts commands, and passes frames to them.
-
-    Args:
-        requests: The sandbox's requests, whose numbers and connection commands share.
-        stop: Stops the sandbox, which has not answered in time.
-        output_limit: Bytes of output kept of each stream.
-        grace_s: How long after its deadline or its kill a command's end may be reported, in seconds.
-    """
+    """Starts commands, and passes frames to them."""
 
     def __init__(
         self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
@@ -272,11 +243,7 @@ class Process:
             self.end()
 
     async def read(self, until: float | None = None) -> tuple[Stream, bytes] | None:
-        """Return the next output, None at its end. Until it is read, the command waits.
-
-        Args:
-            until: When its end must have been reported, on the monotonic clock; else the sandbox is stopped.
-        """
+        """Return the next output, None at its end. Until it is read, the command waits."""
         while True:
             with self._lock:
                 item = self._output.popleft() if self._output else None
@@ -295,11 +262,7 @@ class Process:
             await self._in_time(changed, None if until is None else until - time.monotonic())
 
     async def write(self, data: bytes) -> None:
-        """Write to its standard input, as fast as it reads.
-
-        Raises:
-            SandboxFileError: It has closed its standard input, or has ended.
-        """
+        """Write to its standard input, as fast as it reads."""
         view = memoryview(data)
         while view:
             with self._lock:

@@ -170,27 +170,17 @@ class RunnerSettings:
 
 @dataclass(frozen=True)
 class Hello:
-    """The runner's first message. What it tells of Python, packages and commands is not trustworthy.
+    """The runner's first message. What it tells of Python, packages and commands is not trustworthy."""
 
-    Args:
-        user: Id of the user that the code runs as.
-        workspace_writable: Whether that user may write to the workspace.
-        preload: Modules that could not be imported, each with the reason.
-        tools: Sources of host tools that could not be run, each with the reason.
-        memory: The memory limit in bytes, 0 if the runner does not say.
-        python: Version of Python.
-        packages: Versions of those packages of `find_packages` that are installed.
-        commands: Those of `find_commands` that are there.
-    """
-
-    user: int
-    workspace_writable: bool
-    preload: Mapping[str, str]
-    tools: Mapping[str, str]
-    memory: int = 0
-    python: str | None = None
+    user: int  # Id of the user that the code runs as
+    workspace_writable: bool  # whether that user may write to the workspace
+    preload: Mapping[str, str]  # modules that could not be imported, each with the reason
+    tools: Mapping[str, str]  # sources of host tools that could not be run, each with the reason
+    memory: int = 0  # the memory limit in bytes, 0 if the runner does not say
+    python: str | None = None  # version of Python
+    # versions of those packages of `find_packages` that are installed
     packages: Mapping[str, str] = field(default_factory=dict)
-    commands: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()  # those of `find_commands` that are there
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Hello:
@@ -238,25 +228,15 @@ class Hello:
 
 @dataclass(frozen=True)
 class DisplayMessage:
-    """Something that a block has shown, or (`clear`) that it drops what it has shown.
+    """Something that a block has shown, or (`clear`) that it drops what it has shown."""
 
-    Args:
-        clear: Whether the displays so far are dropped; then the other fields are empty.
-        parts: MIME types and sizes of the values, in the order of the frame's bytes.
-        metadata: JSON text of the code, unchecked.
-        number: Number for the name of its file, 0 for no file.
-        replaces: The number in the block of the display that it replaces, or None.
-        line: Bytes of the line that stands for it in the output: the last ones of the frame. 0 for none.
-        at: Bytes of the output before it.
-    """
-
-    clear: bool
-    parts: tuple[tuple[str, int], ...] = ()
-    metadata: str = "{}"
-    number: int = 0
-    replaces: int | None = None
-    line: int = 0
-    at: int = 0
+    clear: bool  # whether the displays so far are dropped; then the other fields are empty
+    parts: tuple[tuple[str, int], ...] = ()  # MIME types and sizes of the values, in the order of the frame's bytes
+    metadata: str = "{}"  # JSON text of the code, unchecked
+    number: int = 0  # number for the name of its file, 0 for no file
+    replaces: int | None = None  # the number in the block of the display that it replaces, or None
+    line: int = 0  # bytes of the line that stands for it in the output: the last ones of the frame. 0 for none
+    at: int = 0  # bytes of the output before it
 
     @classmethod
     def parse(cls, message: Mapping[str, Any], size: int) -> DisplayMessage:

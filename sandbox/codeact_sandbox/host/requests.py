@@ -34,12 +34,7 @@ logger = logging.getLogger("codeact_sandbox")
 
 
 class Requests:
-    """Sends requests to a runner.
-
-    Args:
-        name: Name of the sandbox, for messages.
-        stop: Stops the sandbox, which has not answered in time.
-    """
+    """Sends requests to a runner."""
 
     def __init__(self, name: str, stop: Callable[[], Awaitable[None]]) -> None:
         self.name = name
@@ -134,14 +129,7 @@ class Requests:
 
 
 class RunningBlocks:
-    """Runs blocks, and keeps what belongs to those that run.
-
-    Args:
-        requests: The sandbox's requests, whose numbers and connection blocks share.
-        stop: Stops the sandbox, which has not answered in time.
-        output_limit: Bytes of output kept of each stream of a block.
-        grace_s: How long after a block's deadline its result may come, in seconds.
-    """
+    """Runs blocks, and keeps what belongs to those that run."""
 
     def __init__(
         self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float

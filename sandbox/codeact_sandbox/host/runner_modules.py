@@ -33,10 +33,6 @@ class RunnerModules:
     Code of the same Python is sent compiled, because compiling takes a sandbox longer than everything else in its start. A
     sandbox that can't use what it gets requests the sources, compiles them, and returns the result before any other code runs in
     it. The result is neither examined nor executed here: it is only sent to later sandboxes with the same Python.
-
-    Args:
-        connection: The connection to the sandbox; not open yet.
-        python: What identifies the sandbox's Python, or None if nothing of it is to be kept (`Launcher.python`).
     """
 
     def __init__(self, connection: Connection, python: Hashable | None) -> None:

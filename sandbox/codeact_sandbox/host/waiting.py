@@ -78,11 +78,7 @@ async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 class CrossLoopSemaphore:
-    """A semaphore that is fair. An `asyncio.Semaphore` belongs to one event loop, and executors do not.
-
-    Args:
-        value: How many may hold it at the same time. Default 1, which makes it a lock.
-    """
+    """A semaphore that is fair. An `asyncio.Semaphore` belongs to one event loop, and executors do not."""
 
     def __init__(self, value: int = 1) -> None:
         self._lock = threading.Lock()  # never held while something waits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from codeact_sandbox.image_check import ImageRefused, check_image
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
@@ -25,13 +27,23 @@ def answer_of(result: Result) -> tuple[str, list[tuple[bytes, str]]]:
             except ImageRefused as error:
                 reason = str(error)
         notes.append(f"The image {printable(name)} is not shown: {reason}")
+    return describe(result, notes), images
+
+
+def describe(result: Result, notes: Sequence[str], calls: Sequence[str] = ()) -> str:
+    """Describe a result for a model: output, failure, notes, calls and files."""
     output = apply_carriage_returns(result.output)
     parts = [output.rstrip("\n")] if output.strip() else []
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
     parts += [f"Note: {note}" for note in notes]
+    parts += calls
     if result.artifacts:
-        names = [printable(artifact.name) for artifact in result.artifacts]
-        more = [f"and {len(names) - MAX_NAMES:,} more files"] if len(names) > MAX_NAMES else []
-        parts += ["Changed files:", *names[:MAX_NAMES], *more]
-    return "\n".join(parts) or "The code printed nothing.", images
+        parts += ["Changed files:", *names_of([artifact.name for artifact in result.artifacts])]
+    return "\n".join(parts) or "The code printed nothing."
+
+
+def names_of(files: Sequence[str]) -> list[str]:
+    """Return one line for each file, but not more than a model can read."""
+    more = [f"and {len(files) - MAX_NAMES:,} more files"] if len(files) > MAX_NAMES else []
+    return [*map(printable, files[:MAX_NAMES]), *more]

@@ -19,9 +19,9 @@ from mcp.types import ResourceLink
 
 from codeact_sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from codeact_sandbox.image_check import ImageRefused, check_image
+from codeact_sandbox.integrations.answers import MAX_IMAGES, describe, names_of
 from codeact_sandbox.integrations.mcp_http import IDLE_S, MAX_SESSIONS, Sessions, listen, parse_address
 from codeact_sandbox.integrations.mcp_wrap import RUN_CODE, Wrapped, calls_of, client
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.skills import Skill, describe_skills
 
@@ -42,8 +42,6 @@ INSTRUCTIONS = (
     "call. Files are relative to the working directory."
 )
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-MAX_IMAGES = 8
-"""Images that one call returns. The result lists the others by name."""
 MAX_IMAGE_BYTES = 4 * 1024**2
 MAX_TEXT_BYTES = 256 * 1024
 """Size of the largest text file that `read_file` returns."""
@@ -53,8 +51,6 @@ MAX_OUTPUTS = 20
 """Longer ones that are kept for clients that read them."""
 OWN_TOOLS = ("run_code", "read_file", "write_file", "list_files", "restart")
 WRAPPED_TOOLS = ("search_tools", "run_code")
-MAX_NAMES = 200
-"""Names of files in one result."""
 PROGRESS_INTERVAL_S = 0.1
 """Time between two notifications with output of a running block."""
 
@@ -251,9 +247,9 @@ class _Tools:
                     else:
                         result = item
             if result.exit_code != 0:
-                raise ToolError(self._outputs.keep(_describe(result))[0])
+                raise ToolError(self._outputs.keep(describe(result, result.notes, calls_of(result)))[0])
             images, notes = await self._images(result)
-            text, link = self._outputs.keep(_describe(result, *notes))
+            text, link = self._outputs.keep(describe(result, [*result.notes, *notes], calls_of(result)))
             return [text, *images, *([link] if link is not None else [])]
 
     async def read_file(self, name: str) -> str | Image:
@@ -288,7 +284,7 @@ class _Tools:
         """List the files of the working directory, one a line."""
         with _tool_errors():
             names = await self._sandbox.list_files()
-        return "\n".join(_shown(names)) or "There are no files."
+        return "\n".join(names_of(names)) or "There are no files."
 
     async def restart(self) -> str:
         """Start a new session: variables, functions and imports are gone, files stay."""
@@ -348,24 +344,3 @@ def _tool_errors() -> Iterator[None]:
         yield
     except (SandboxError, ValueError) as error:
         raise ToolError(str(error)) from error
-
-
-def _describe(result: Result, *more: str) -> str:
-    """Describe a result for the model: output, failure, notes and files."""
-    output = apply_carriage_returns(result.output)
-    parts = [output.rstrip("\n")] if output.strip() else []
-    if result.exit_code != 0:
-        parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
-    parts += [f"Note: {note}" for note in (*result.notes, *more)]
-    parts += calls_of(result)
-    if result.artifacts:
-        parts += ["Changed files:", *_shown([each.name for each in result.artifacts])]
-    return "\n".join(parts) or "The code printed nothing."
-
-
-def _shown(names: list[str]) -> list[str]:
-    """Return one line for each file, but not more than a model can read."""
-    lines = [printable(name) for name in names[:MAX_NAMES]]
-    if len(names) > MAX_NAMES:
-        lines.append(f"and {len(names) - MAX_NAMES:,} more files")
-    return lines

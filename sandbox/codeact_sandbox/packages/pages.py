@@ -31,25 +31,17 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class ProjectFile:
-    """One file of a project.
+    """One file of a project."""
 
-    Args:
-        filename: Its name; never a path.
-        url: Where the host finds it.
-        base: URL of the page that lists it.
-        hashes: Digests in hexadecimal, by algorithm.
-        requires_python: Version specifier, or None.
-        yanked: Whether it is yanked, or the reason.
-        metadata: Digests of its metadata file, possibly none; None if there is no such file.
-    """
-
-    filename: str
-    url: str
-    base: str
-    hashes: Mapping[str, str] = field(default_factory=dict)
-    requires_python: str | None = None
-    yanked: bool | str = False
-    metadata: Mapping[str, str] | None = None
+    filename: str  # its name; never a path
+    url: str  # where the host finds it
+    base: str  # URL of the page that lists it
+    hashes: Mapping[str, str] = field(default_factory=dict)  # digests in hexadecimal, by algorithm
+    requires_python: str | None = None  # version specifier, or None
+    yanked: bool | str = False  # whether it is yanked, or the reason
+    metadata: Mapping[str, str] | None = (
+        None  # digests of its metadata file, possibly none; None if there is no such file
+    )
 
 
 def canonical_name(name: str) -> str | None:

@@ -21,27 +21,16 @@ _FALSE = ("", "0", "no", "off", "false")
 
 @dataclass(frozen=True)
 class PipConfig:
-    """The options of pip that say where packages come from; credentials may be in the URLs.
+    """The options of pip that say where packages come from; credentials may be in the URLs."""
 
-    Args:
-        indexes: URLs of indexes in the simple layout.
-        find_links: Folders, and URLs or paths of pages with links to packages.
-        trusted_hosts: Hosts, with or without a port, whose certificates are not checked.
-        cert: Path of a file or folder with certificates of authorities, or None for the usual ones.
-        client_cert: Path of a client certificate and its key, or None.
-        proxy: URL of a proxy, or None for those of the environment.
-        timeout_s: Seconds without an answer after which a server counts as unreachable.
-        no_index: Whether `find_links` is to be the only source.
-    """
-
-    indexes: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
-    trusted_hosts: tuple[str, ...] = ()
-    cert: str | None = None
-    client_cert: str | None = None
-    proxy: str | None = None
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    no_index: bool = False
+    indexes: tuple[str, ...] = ()  # URLs of indexes in the simple layout
+    find_links: tuple[str, ...] = ()  # folders, and URLs or paths of pages with links to packages
+    trusted_hosts: tuple[str, ...] = ()  # hosts, with or without a port, whose certificates are not checked
+    cert: str | None = None  # path of a file or folder with certificates of authorities, or None for the usual ones
+    client_cert: str | None = None  # path of a client certificate and its key, or None
+    proxy: str | None = None  # URL of a proxy, or None for those of the environment
+    timeout_s: float = DEFAULT_TIMEOUT_S  # seconds without an answer after which a server counts as unreachable
+    no_index: bool = False  # whether `find_links` is to be the only source
 
     @classmethod
     def of_host(cls, environment: Mapping[str, str] | None = None) -> PipConfig:

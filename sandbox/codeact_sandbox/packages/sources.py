@@ -34,16 +34,10 @@ PIECE = 256 * 1024
 
 @dataclass(frozen=True)
 class Source:
-    """Lists files: an index in the simple layout, or a page or folder with files of any projects.
+    """Lists files: an index in the simple layout, or a page or folder with files of any projects."""
 
-    Args:
-        where: Its URL, or its path on the host.
-        is_index: Whether it is an index.
-        fetcher: Sends requests.
-    """
-
-    where: str | Path
-    is_index: bool
+    where: str | Path  # its URL, or its path on the host
+    is_index: bool  # whether it is an index
     fetcher: Fetcher
 
     async def files(self, project: str) -> list[ProjectFile]:
@@ -147,14 +141,9 @@ def open_file(path: Path) -> IO[bytes]:
 
 @dataclass(frozen=True)
 class Download:
-    """A file that is being read.
+    """A file that is being read."""
 
-    Args:
-        size: Its bytes, or None if that is not known.
-        pieces: Its content.
-    """
-
-    size: int | None
+    size: int | None  # its bytes, or None if that is not known
     pieces: AsyncIterator[bytes]
 
 

@@ -126,14 +126,7 @@ class _Call:
 
 
 class BlockCalls:
-    """The calls of one block, which the running event loop awaits.
-
-    Args:
-        broker: The host tools.
-        code: The block.
-        context: What its caller adds to it.
-        block: Its number.
-    """
+    """The calls of one block, which the running event loop awaits."""
 
     def __init__(self, broker: ToolBroker, code: CodeAndLanguage, context: RunContext, block: BlockId) -> None:
         self._broker = broker

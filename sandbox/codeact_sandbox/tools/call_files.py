@@ -22,15 +22,10 @@ SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 @dataclass
 class FileBudget:
-    """How many bytes the running calls of a block may exchange as files.
-
-    Args:
-        limit: All bytes.
-        used: Bytes that are in use.
-    """
+    """How many bytes the running calls of a block may exchange as files."""
 
     limit: int
-    used: int = 0
+    used: int = 0  # bytes that are in use
 
     def take(self, count: int) -> None:
         """Take some of it."""

@@ -125,16 +125,7 @@ class HostTool(StubbedTool):
         weakref.finalize(self, self._threads.close)
 
     async def run(self, arguments: Mapping[str, Any], files: CallFiles | None = None) -> ToolAnswer:
-        """Validate the arguments and call the function.
-
-        Args:
-            arguments: By name, as JSON values.
-            files: What exchanges files with the sandbox. Default None: values that need files are refused.
-
-        Raises:
-            ToolArgumentError: They do not fit.
-            Exception: What the function raised.
-        """
+        """Validate the arguments and call the function."""
         if missing := [name for name in self._rich_required if name not in arguments]:
             raise ToolArgumentError("; ".join(f"{name} is missing" for name in missing))
         plain = {name: value for name, value in arguments.items() if name not in self._rich}

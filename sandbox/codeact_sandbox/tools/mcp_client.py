@@ -95,11 +95,7 @@ class McpServer:
             object.__setattr__(self, key, value)
 
     def resolved(self) -> McpServer:
-        """Replace the references by the values of this process's variables.
-
-        Raises:
-            SandboxStartError: One is not set and has no default.
-        """
+        """Replace the references by the values of this process's variables."""
 
         def value(match: re.Match[str]) -> str:
             found = os.environ.get(match[1]) or match[2]

@@ -17,17 +17,11 @@ _WRAPPED = "result"
 
 
 class McpResult(NamedTuple):
-    """The result of a call.
+    """The result of a call."""
 
-    Args:
-        content: Its parts, objects of the package `mcp`.
-        failed: Whether the tool failed.
-        structured: What it returned, as JSON values, or None.
-    """
-
-    content: Sequence[Any]
-    failed: bool
-    structured: Any
+    content: Sequence[Any]  # its parts, objects of the package `mcp`
+    failed: bool  # whether the tool failed
+    structured: Any  # what it returned, as JSON values, or None
 
 
 def mcp_tool(
@@ -37,14 +31,7 @@ def mcp_tool(
     call: Callable[[Mapping[str, Any]], Awaitable[McpResult]],
     origin: str,
 ) -> SchemaHostTool:
-    """Make a host tool of a server's tool.
-
-    Args:
-        name: Its name, from which its name in Python is made.
-        description: What it does.
-        schemas: Those of its arguments and of its results.
-        call: Calls it on the server, which is called `origin` in errors.
-    """
+    """Make a host tool of a server's tool."""
     parameters, output = schemas
     checks = None
     if output:

@@ -40,15 +40,10 @@ _STRING_OR_OPENING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]', re.DOTALL)
 
 @dataclass(frozen=True)
 class Request:
-    """A call.
-
-    Args:
-        name: The tool.
-        copies: Copies of the arguments by name; each may be changed by its user.
-    """
+    """A call."""
 
     name: str
-    copies: tuple[dict[str, Any], ...]
+    copies: tuple[dict[str, Any], ...]  # copies of the arguments by name; each may be changed by its user
 
 
 async def read_call(payload: bytes, copies: int) -> Request:

@@ -41,16 +41,10 @@ _TEXTS = {kind: text for kind, (_, _, text) in _LIBRARY_TYPES.items()} | {"path"
 
 @dataclass(frozen=True)
 class RichType:
-    """The type of a parameter or result that is more than JSON.
+    """The type of a parameter or result that is more than JSON."""
 
-    Args:
-        kind: `array`, `table`, `image` or `path`.
-        optional: Whether it may be None.
-        note: Its description.
-    """
-
-    kind: str
-    optional: bool = False
+    kind: str  # `array`, `table`, `image` or `path`
+    optional: bool = False  # whether it may be None
     note: str = ""
 
     @property

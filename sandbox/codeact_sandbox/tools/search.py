@@ -53,11 +53,7 @@ class _Stems(dict[str, str]):
 
 
 class ToolSearch:
-    """An index of tools.
-
-    Args:
-        tools: The tools.
-    """
+    """An index of tools."""
 
     def __init__(self, tools: Iterable[HostToolProtocol]) -> None:
         self._tools = list(tools)
@@ -66,12 +62,7 @@ class ToolSearch:
         self._lengths = [each.total() for each in self._counts]
 
     def search(self, query: str, limit: int = 5) -> list[HostToolProtocol]:
-        """Return the tools that fit best, the best first.
-
-        Args:
-            query: What is wanted, in words.
-            limit: How many at most. Default 5.
-        """
+        """Return the tools that fit best, the best first."""
         found: dict[int, float] = {}
         number, mean = len(self._tools), sum(self._lengths) / max(1, len(self._tools))
         for word in set(filter(None, map(_Stems().__getitem__, _WORD.findall(query[:MAX_CHARS])))):
@@ -85,11 +76,7 @@ class ToolSearch:
 
 
 class SearchTool:
-    """The host tool `search_tools`, by which code finds others.
-
-    Args:
-        tools: The tools.
-    """
+    """The host tool `search_tools`, by which code finds others."""
 
     name = SEARCH
     signature = '(query: str = "", limit: int = 5) -> str'
@@ -126,13 +113,7 @@ class SearchTool:
 
 
 class GroupedTool:
-    """A host tool that code calls as a function of a module.
-
-    Args:
-        group: The name of the module.
-        tool: The tool.
-        when_used: Whether the sandbox gets its stub when code first uses it.
-    """
+    """A host tool that code calls as a function of a module."""
 
     def __init__(self, group: str, tool: HostToolProtocol, *, when_used: bool = False) -> None:
         self.name = f"{group}.{tool.name}"

@@ -27,54 +27,30 @@ SHARED = "_stubs"
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a tool.
+    """A parameter of a tool."""
 
-    Args:
-        name: Its name in Python.
-        key: Its name for the host.
-        type: Its type as an annotation, or None where that is not known.
-        default: Its default as the signature shows it, or None if it is required.
-        values: The default as the only item, a JSON value; empty if only the host knows it.
-        omitted: Whether None counts as not given.
-        kind: How it may be passed.
-        description: What it means.
-        rich: Its kind if it is more than JSON, see `rich_values`; empty if not.
-    """
-
-    name: str
-    key: str
-    type: str | None
-    default: str | None = None
-    values: tuple[Any, ...] = ()
-    omitted: bool = False
-    kind: inspect._ParameterKind = _KINDS.POSITIONAL_OR_KEYWORD
-    description: str = ""
-    rich: str = ""
+    name: str  # its name in Python
+    key: str  # its name for the host
+    type: str | None  # its type as an annotation, or None where that is not known
+    default: str | None = None  # its default as the signature shows it, or None if it is required
+    values: tuple[Any, ...] = ()  # the default as the only item, a JSON value; empty if only the host knows it
+    omitted: bool = False  # whether None counts as not given
+    kind: inspect._ParameterKind = _KINDS.POSITIONAL_OR_KEYWORD  # how it may be passed
+    description: str = ""  # what it means
+    rich: str = ""  # its kind if it is more than JSON, see `rich_values`; empty if not
 
 
 class Stub(NamedTuple):
-    """A tool as the sandbox sees it.
-
-    Args:
-        name: Its name.
-        signature: Its parameters and result.
-        description: Its docstring.
-        source: The function, as data.
-    """
+    """A tool as the sandbox sees it."""
 
     name: str
-    signature: str
+    signature: str  # its parameters and result
     description: str
-    source: Mapping[str, Any]
+    source: Mapping[str, Any]  # the function, as data
 
 
 class StubbedTool:
-    """A host tool that has a stub.
-
-    Args:
-        stub: The stub.
-        origin: Where the tool comes from, for errors.
-    """
+    """A host tool that has a stub."""
 
     def __init__(self, stub: Stub, origin: str) -> None:
         self.name, self.signature, self.description, self.source = stub

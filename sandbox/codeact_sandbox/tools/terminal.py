@@ -45,23 +45,17 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True)
 class Question:
-    """A question.
+    """A question."""
 
-    Args:
-        about: Its subject, in a few words.
-        text: Shown first, on standard error.
-        prompt: Shown half a second later; from then on answers count.
-        grants: Answers, in lower case, that allow the call; after a withdrawn question they need the shown code.
-        timeout: Seconds to wait from the prompt on; None for no limit.
-        free: Whether any line is an answer, as for `input()`, also one that was typed before the prompt. If the last question was
-            withdrawn, input typed before the prompt does not count here either.
-    """
-
-    about: str
-    text: str
-    prompt: str
-    grants: Collection[str]
-    timeout: float | None = None
+    about: str  # its subject, in a few words
+    text: str  # shown first, on standard error
+    prompt: str  # shown half a second later; from then on answers count
+    grants: Collection[
+        str
+    ]  # answers, in lower case, that allow the call; after a withdrawn question they need the shown code
+    timeout: float | None = None  # seconds to wait from the prompt on; None for no limit
+    # whether any line is an answer, as for `input()`, also one that was typed before the prompt. If the last question was
+    # withdrawn, input typed before the prompt does not count here either
     free: bool = False
 
 

@@ -39,21 +39,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the list.
+    """One entry of the list."""
 
-    Args:
-        text: As the user wrote it.
-        host: Normalised; without the `*.` of a wildcard.
-        wildcard: Whether it stands for the hosts below `host`.
-        ports: The ports.
-        network: Where all addresses must lie, or None for the public Internet.
-    """
-
-    text: str
-    host: str
-    wildcard: bool
+    text: str  # as the user wrote it
+    host: str  # normalised; without the `*.` of a wildcard
+    wildcard: bool  # whether it stands for the hosts below `host`
     ports: tuple[int, ...]
-    network: Network | None
+    network: Network | None  # where all addresses must lie, or None for the public Internet
 
     def matches(self, host: str, port: int) -> bool:
         """Whether it stands for this host and port."""

@@ -48,17 +48,11 @@ _MAX_TOTAL_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EnvironmentValue:
-    """One variable: a literal, or a reference to a variable of the host. Its value is never shown.
+    """One variable: a literal, or a reference to a variable of the host. Its value is never shown."""
 
-    Args:
-        name: Name in the sandbox.
-        host_name: Name on the host, or None for a literal.
-        value: The literal, or the default of a reference, or None.
-    """
-
-    name: str
-    host_name: str | None
-    value: str | None
+    name: str  # name in the sandbox
+    host_name: str | None  # name on the host, or None for a literal
+    value: str | None  # the literal, or the default of a reference, or None
 
     @property
     def reference(self) -> str:

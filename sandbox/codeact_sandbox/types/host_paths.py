@@ -21,13 +21,9 @@ OWN_FOLDERS = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 @dataclass(frozen=True)
 class DataEntry:
-    """A file or folder of the host, and its place in the sandbox.
+    """A file or folder of the host, and its place in the sandbox."""
 
-    Args:
-        path: Its path on the host, as given.
-    """
-
-    path: Path | str
+    path: Path | str  # its path on the host, as given
 
     @property
     def name(self) -> str:

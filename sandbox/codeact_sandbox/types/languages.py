@@ -10,20 +10,13 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Language:
-    """How blocks of one language are run.
+    """How blocks of one language are run."""
 
-    Args:
-        name: Its name, in lower case.
-        command: The command in the image; the file name is appended.
-        extension: Extension of a block's file, without a dot.
-        aliases: Other labels for it, in lower case.
-        comments: The beginnings of a comment, after which `filename:` may follow.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    extension: str
-    aliases: tuple[str, ...] = ()
+    name: str  # its name, in lower case
+    command: tuple[str, ...]  # the command in the image; the file name is appended
+    extension: str  # extension of a block's file, without a dot
+    aliases: tuple[str, ...] = ()  # other labels for it, in lower case
+    # the beginnings of a comment, after which `filename:` may follow
     comments: tuple[str, ...] = ("#",)
 
 

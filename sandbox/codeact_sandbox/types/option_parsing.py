@@ -17,17 +17,7 @@ from codeact_sandbox.types.options import (
 
 
 def parse_options(model: type[M], given: Mapping[str, Any], caller: type | None = None) -> M:
-    """Make options from keyword arguments, with errors in the form that Python's own arguments have.
-
-    Args:
-        model: The model.
-        given: The arguments.
-        caller: The class that the user called, for messages. Default: the model.
-
-    Raises:
-        TypeError: An argument is unknown or has a wrong type.
-        ValueError: A value is invalid; the message says which.
-    """
+    """Make options from keyword arguments, with errors in the form that Python's own arguments have."""
     if isinstance(limits := given.get("limits"), dict):
         raise TypeError(WRONG_LIMITS.format(limits))
     try:
@@ -55,17 +45,7 @@ def only_for_bubblewrap(names: Collection[str]) -> bool:
 
 
 def options_of(backend: str | SandboxOptions, given: Mapping[str, Any], caller: type) -> SandboxOptions:
-    """Return the options of a sandbox from the arguments of `Sandbox` and `AsyncSandbox`, whose default mode is "session".
-
-    Args:
-        backend: "auto", "docker", "bubblewrap", or all options.
-        given: The options by name. With "auto", one that only bubblewrap has means bubblewrap.
-        caller: The class that the user called, for messages.
-
-    Raises:
-        TypeError: An option is unknown or has a wrong type.
-        ValueError: A value is invalid; the message says which.
-    """
+    """Return the options of a sandbox from the arguments of `Sandbox` and `AsyncSandbox`, whose default mode is "session"."""
     if isinstance(backend, SandboxOptions):
         if given:
             raise TypeError(f"{', '.join(given)}: options are given either as {type(backend).__name__} or by name")

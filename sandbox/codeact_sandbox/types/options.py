@@ -78,11 +78,7 @@ def _check_network(value: object) -> object:
 
 
 def check_module_name(name: str) -> str:
-    """Return the name of a module.
-
-    Raises:
-        ValueError: `import` could not name it.
-    """
+    """Return the name of a module."""
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f"functions_module must be an identifier such as 'functions', not {name!r}.")
     return name

@@ -33,15 +33,10 @@ END_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Cgroup:
-    """A control group, or with version 1 one in each hierarchy.
+    """A control group, or with version 1 one in each hierarchy."""
 
-    Args:
-        folders: Its folders, by their paths in the sandbox.
-        unlimited: The resources that it could not be made to limit.
-    """
-
-    folders: dict[str, Path]
-    unlimited: tuple[str, ...]
+    folders: dict[str, Path]  # its folders, by their paths in the sandbox
+    unlimited: tuple[str, ...]  # the resources that it could not be made to limit
 
     @classmethod
     def create(cls, name: str, limits: Limits) -> Cgroup | None:

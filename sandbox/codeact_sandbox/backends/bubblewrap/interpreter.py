@@ -42,17 +42,11 @@ class HostUser:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that the sandbox's user can run.
+    """A Python that the sandbox's user can run."""
 
-    Args:
-        path: Its path, in the sandbox as on the host.
-        folders: Folders without which it does not run, a virtual environment's among them.
-        note: Why it is not the running one; empty if it is.
-    """
-
-    path: Path
-    folders: tuple[Path, ...]
-    note: str = ""
+    path: Path  # its path, in the sandbox as on the host
+    folders: tuple[Path, ...]  # folders without which it does not run, a virtual environment's among them
+    note: str = ""  # why it is not the running one; empty if it is
 
     def identity(self) -> tuple[str, ...]:
         """Return what changes if another interpreter is installed at this path."""

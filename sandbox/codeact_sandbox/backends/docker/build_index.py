@@ -34,17 +34,12 @@ LEASE_S = 60.0
 
 @dataclass(frozen=True)
 class BuildIndex:
-    """How a build reaches packages.
+    """How a build reaches packages."""
 
-    Args:
-        options: Arguments of the SDK's `build`.
-        pip_options: Options of `pip install`: an image may have variables of pip, which build arguments can't replace.
-        log: What could not be fetched, or None where the host serves nothing.
-    """
-
-    options: dict[str, Any]
+    options: dict[str, Any]  # arguments of the SDK's `build`
+    # options of `pip install`: an image may have variables of pip, which build arguments can't replace
     pip_options: tuple[str, ...] = ()
-    log: ConnectionLog | None = None
+    log: ConnectionLog | None = None  # what could not be fetched, or None where the host serves nothing
 
     @property
     def problems(self) -> tuple[str, ...]:

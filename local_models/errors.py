@@ -1,5 +1,0 @@
-"""Errors of local models."""
-
-
-class LocalModelError(Exception):
-    """A local model can't be fetched or loaded."""
