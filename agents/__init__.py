@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.attempts import Attempt as Attempt
     from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent as CodeExecutorAgent
     from autogen_codeact.agents.codeact_agent import CodeActAgent as CodeActAgent
-    from autogen_codeact.agents.config import Check as Check
     from autogen_codeact.agents.reliable_client import ReliableClient as ReliableClient
     from autogen_codeact.agents.terminal_input import ask_in_terminal as ask_in_terminal
 _NAMES = {
@@ -19,7 +18,6 @@ _NAMES = {
     "autogen_codeact.agents.attempts": "Attempt",
     "autogen_codeact.agents.code_executor_agent": "CodeExecutorAgent",
     "autogen_codeact.agents.codeact_agent": "CodeActAgent",
-    "autogen_codeact.agents.config": "Check",
     "autogen_codeact.agents.reliable_client": "ReliableClient",
     "autogen_codeact.agents.terminal_input": "ask_in_terminal",
 }

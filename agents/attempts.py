@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.models import CreateResult, UserMessage
+from autogen_core.models import CreateResult, RequestUsage, UserMessage
 
 from autogen_codeact.agents.code_runner import CodeRunner
-from autogen_codeact.agents.config import Check
 from autogen_codeact.agents.conversation import Conversation, pass_on_nothing
 from autogen_codeact.agents.model import sum_usage
 from autogen_codeact.agents.step_record import InBranch, RunEnded
@@ -50,8 +49,8 @@ class Attempt:
 
 
 Chosen = Attempt | int | None
-Choose = Check | Literal["model"] | Callable[[Sequence[Attempt]], Chosen | Awaitable[Chosen]]
-"""What chooses among attempts: a check, the model, or a function that gets all and returns one, its number, or None."""
+Choose = Literal["model"] | Callable[[Sequence[Attempt]], Chosen | Awaitable[Chosen]]
+"""What chooses among attempts: the model, or a function that gets all and returns one, its number, or None."""
 Find = Callable[[CreateResult], tuple[list[CodeBlock], bool]]
 """Returns the code of an answer that runs, and whether an answer without code can be the end."""
 
@@ -61,23 +60,25 @@ class Attempts:
 
     Args:
         count: How many there are at each step.
+        check: Python that must succeed after the code of an attempt; None for no check.
         choose: What chooses; None for the first that succeeds.
     """
 
-    def __init__(self, count: int, choose: Choose | None) -> None:
+    def __init__(self, count: int, check: str | None, choose: Choose | None) -> None:
         self.count = count
+        self.check = check
         self.choose = choose
 
-    def check(self, executor: CodeExecutor) -> None:
+    def check_arguments(self, executor: CodeExecutor) -> None:
         """Check an agent's arguments."""
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MAX_ATTEMPTS:
             raise ValueError(f"attempts must be from 1 to {MAX_ATTEMPTS}, not {self.count!r:.50}.")
-        if self.choose is not None and not (
-            self.choose == "model" or isinstance(self.choose, Check) or callable(self.choose)
-        ):
-            raise TypeError(f"choose must be a Check, 'model' or a function of the attempts, not {self.choose!r:.50}.")
-        if self.choose is not None and self.count == 1:
-            raise ValueError("choose needs attempts: give attempts= a number above 1.")
+        if not (self.choose is None or self.choose == "model" or callable(self.choose)):
+            raise TypeError(f"choose must be 'model' or a function of the attempts, not {self.choose!r:.50}.")
+        if self.check is not None and not isinstance(self.check, str):
+            raise TypeError(f"check must be Python code as text, not a {type(self.check).__name__}.")
+        if (self.choose is not None or self.check is not None) and self.count == 1:
+            raise ValueError("check and choose need attempts: give attempts= a number above 1.")
         if self.count == 1:
             return
         session: Any = capabilities_of(executor).session
@@ -89,11 +90,11 @@ class Attempts:
                 "bind_dir and writable volumes."
             )
 
-    def config(self) -> Check | Literal["model"] | None:
+    def config(self) -> Literal["model"] | None:
         """Return what chooses, as configuration."""
-        if self.choose is None or self.choose == "model" or isinstance(self.choose, Check):
+        if self.choose is None or self.choose == "model":
             return self.choose
-        raise ValueError("choose is a function, which has no configuration: dump the agent without it, or use a Check.")
+        raise ValueError("choose is a function, which has no configuration: dump the agent without it.")
 
     async def take(
         self, conversation: Conversation, runner: CodeRunner, find: Find, token: CancellationToken
@@ -111,14 +112,13 @@ class Attempts:
         answers = list(distinct.values())
         tried: list[Attempt] = []
         kept: RunEnded | None = None
-        check = self.choose if isinstance(self.choose, Check) else None
-        how_checked = CodeBlock(code=check.code, language=check.language) if check is not None else None
-        keeps = self.choose is None or check is not None
+        check = CodeBlock(code=self.check, language="python") if self.check is not None else None
+        keeps = self.choose is None
         for number, answer in enumerate(answers, 1):
             blocks, can_end = find(answer)
             ended = None
             if blocks:
-                ended = await runner.attempt(blocks, token, InBranch(number, keeps, how_checked))
+                ended = await runner.attempt(blocks, token, InBranch(number, keeps, check))
             result = ended.result if ended is not None else None
             succeeded = can_end if result is None else result.exit_code == 0
             tried.append(Attempt(number, str(answer.content), result, succeeded))
@@ -128,20 +128,25 @@ class Attempts:
             if ended is not None and ended.error is not None:
                 tried.clear()  # the sandbox broke: nothing is as it was before the step
                 break
-        chosen = await self._chosen(tried, conversation, runner, token)
+        chosen, spent = await self._chosen(tried, conversation, runner, token)
+        usage = sum_usage(usage, spent)
         generated = answers[chosen - 1]
         return generated.model_copy(update={"usage": usage}), kept, chosen
 
     async def _chosen(
         self, tried: Sequence[Attempt], conversation: Conversation, runner: CodeRunner, token: CancellationToken
-    ) -> int:
-        """Return the number of the attempt to go on with: the first, if none is any good."""
+    ) -> tuple[int, RequestUsage]:
+        """Return the number of the attempt to go on with, the first if none is any good, and what it took to choose."""
         good = [each.number for each in tried if each.succeeded]
-        if not tried or self.choose is None or isinstance(self.choose, Check):
-            return good[-1] if good else 1
+        if not tried or self.choose is None:
+            return [*good[-1:], 1][0], RequestUsage(0, 0)
         choose = self.choose
         if choose == "model":
-            return await _ask_model(conversation, tried, token, good) if len(good) > 1 else [*good, 1][0]
+            return (
+                await _ask_model(conversation, tried, token, good)
+                if len(good) > 1
+                else ([*good, 1][0], RequestUsage(0, 0))
+            )
 
         async def ask() -> int:
             found: Any = (
@@ -153,12 +158,13 @@ class Attempts:
                 raise ValueError(f"choose must return an attempt, its number or None, not {found!r:.100}.")
             return int(number)
 
-        return await (ask() if runner.steps is None else runner.steps.value("choice", ask, int))
+        number = await (ask() if runner.steps is None else runner.steps.value("choice", ask, int))
+        return number, RequestUsage(0, 0)
 
 
 async def _ask_model(
     conversation: Conversation, tried: Sequence[Attempt], token: CancellationToken, good: Sequence[int]
-) -> int:
+) -> tuple[int, RequestUsage]:
     shown = [
         f"Attempt {each.number}:\n{shorten(each.text, MAX_SHOWN_CHARS)}\n"
         f"Output:\n{shorten(each.result.output, MAX_SHOWN_CHARS) if each.result is not None else '(no code)'}"
@@ -168,4 +174,4 @@ async def _ask_model(
     answer = await conversation.ask(token, pass_on_nothing, None, UserMessage(content=text, source="user"))
     numbers = [int(each) for each in _NUMBER.findall(str(answer.content))]
     # A model that gives no number has no preference.
-    return next((number for number in numbers if 1 <= number <= len(tried)), good[0])
+    return next((number for number in numbers if 1 <= number <= len(tried)), good[0]), answer.usage

@@ -188,9 +188,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             of the session, in turn, and the first that succeeds is kept; the others leave no trace but in the run log. If none
             succeeds, as without network and with host tools that are not `branch_safe`, the first one runs without a branch.
             Default 1.
-        choose: Which attempt is kept instead: a `Check`, code that must succeed after it; a function that gets all attempts and
-            returns one, its number, or None; or "model", which sees all outputs. Code that a function or the model has chosen
-            then runs once more, without a branch. A function can't be dumped. Default: the first that succeeds.
+        check: Python that must succeed after the code of an attempt, in its branch, such as `assert total > 0`. Default: nothing.
+        choose: Which attempt is kept instead of the first that succeeds: "model", which sees all outputs, or a function that gets
+            all attempts and returns one, its number, or None. The chosen code runs once more, without a branch. A function can't
+            be dumped.
         background: Whether code can start jobs that go on while the model thinks, with `run_in_background`. What is left of them
             is ended with the turn. Default: no.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
@@ -242,6 +243,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         skills: Sequence[Path | str] = (),
         context_budget: int | None = DEFAULT_BUDGET,
         attempts: int = 1,
+        check: str | None = None,
         choose: Choose | None = None,
         background: bool = False,
     ) -> None:
@@ -283,8 +285,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 background=background,
             ),
         )
-        self._attempts = Attempts(attempts, choose)
-        self._attempts.check(code_executor)
+        self._attempts = Attempts(attempts, check, choose)
+        self._attempts.check_arguments(code_executor)
         self._prompt_style: prompt.PromptStyle = prompt_style
         self._max_steps = max_steps
         self._max_tokens = max_tokens
@@ -465,6 +467,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             max_seconds=self._max_seconds,
             max_output_chars=self._max_output_chars,
             attempts=self._attempts.count,
+            check=self._attempts.check,
             choose=self._attempts.config(),
             background=self._options.background,
         )

@@ -81,20 +81,6 @@ def _handoff_fields(value: Any) -> Any:
     return value
 
 
-class Check(BaseModel):
-    """A check of attempts: code that must end without an error in the branch of an attempt, after the attempt's own.
-
-    Args:
-        code: The code, such as `assert total == sum(rows)`.
-        language: Its language. Default: Python.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    code: str
-    language: str = "python"
-
-
 class CodeActAgentConfig(AgentConfig):
     """The configuration of a `CodeActAgent`."""
 
@@ -109,7 +95,8 @@ class CodeActAgentConfig(AgentConfig):
     max_seconds: float | None = Field(default=None, gt=0)
     max_output_chars: int = Field(default=20_000, ge=1)
     attempts: int = Field(default=1, ge=1, le=16)
-    choose: Check | Literal["model"] | None = None
+    check: str | None = None
+    choose: Literal["model"] | None = None
     background: bool = False
     context_budget: int | None = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
 

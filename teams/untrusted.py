@@ -116,6 +116,7 @@ REASONS = {
     "api_key": "names a key, whose owner may see the conversation",
     "base_url": "sends the key and the conversation to a server of its choice",
     "bind_dir": "mounts a folder of this machine",
+    "check": "carries source code that no approval covers",
     "container_name": "names a container of this machine's engine",
     "data": "shows files of this machine",
     "default_headers": "changes what is sent with the key",

@@ -11,7 +11,7 @@ from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.models import SystemMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.agents import Attempt, Check, CodeActAgent
+from autogen_codeact.agents import Attempt, CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import HostTool
@@ -107,21 +107,26 @@ async def test_check_function_or_model_chooses(backend: str) -> None:
         return max(tried, key=lambda each: int(each.result.output) if each.result is not None else 0)
 
     async with started(backend) as executor:
-        for choose, kept, extra in (
-            (Check(code="assert x == 2"), 2, []),
-            (highest, 3, []),
-            ("model", 1, ["I take 1."]),
+        for more, kept, extra in (
+            ({"check": "assert x == 2"}, 2, []),
+            ({"choose": highest}, 3, []),
+            ({"choose": "model"}, 1, ["I take 1."]),
         ):
-            with case(str(choose)):
+            with case(str(more)):
                 client = scripted(*attempts, *extra, *(["Done."] * 3))
                 agent = CodeActAgent(
-                    "actor", executor, model_client=client, attempts=3, choose=choose, describe_environment=False
+                    "actor", executor, model_client=client, attempts=3, describe_environment=False, **more
                 )
                 result = await agent.run(task=TASK)
                 assert without_files(result.messages)[-3:] == comparable(
                     [
                         generation_event(
-                            1, attempts[kept - 1], f"x = {kept}; print(x)\n", cost=3, attempts="3", kept=str(kept)
+                            1,
+                            attempts[kept - 1],
+                            f"x = {kept}; print(x)\n",
+                            cost=3 + len(extra),
+                            attempts="3",
+                            kept=str(kept),
                         ),
                         execution_event(1, f"{kept}\n"),
                         answer_message("Done.", cost=3, steps="2"),
@@ -203,17 +208,18 @@ async def test_bad_arguments_and_configuration(bubblewrap: None, tmp_path: Path)
         ({"attempts": 0}, ValueError, "attempts must be from 1 to 16, not 0."),
         ({"attempts": 1000}, ValueError, "attempts must be from 1 to 16, not 1000."),
         ({"attempts": True}, ValueError, "attempts must be from 1 to 16, not True."),
-        ({"attempts": 2, "choose": "best"}, TypeError, "choose must be a Check, 'model' or a function"),
-        ({"choose": "model"}, ValueError, "choose needs attempts"),
+        ({"attempts": 2, "choose": "best"}, TypeError, "choose must be 'model' or a function"),
+        ({"attempts": 2, "check": 1}, TypeError, "check must be Python code as text, not a int."),
+        ({"choose": "model"}, ValueError, "check and choose need attempts"),
     ):
         with case(str(options)), pytest.raises(error, match=message):
             CodeActAgent("actor", executor, model_client=scripted("x"), **options)  # type: ignore[arg-type]
     bound = BubblewrapCommandLineCodeExecutor(mode="session", bind_dir=tmp_path)
     with pytest.raises(ValueError, match="attempts can't be undone in this sandbox"):
         CodeActAgent("actor", bound, model_client=scripted("x"), attempts=2)
-    agent = CodeActAgent("actor", executor, model_client=scripted("x"), attempts=3, choose=Check(code="assert x"))
+    agent = CodeActAgent("actor", executor, model_client=scripted("x"), attempts=3, check="assert x", choose="model")
     dumped = agent.dump_component()
-    assert (dumped.config["attempts"], dumped.config["choose"]) == (3, {"code": "assert x", "language": "python"})
+    assert [dumped.config[name] for name in ("attempts", "check", "choose")] == [3, "assert x", "model"]
     assert CodeActAgent.load_component(dumped).dump_component() == dumped
     agent = CodeActAgent("actor", executor, model_client=scripted("x"), attempts=3, choose=lambda tried: tried[0])
     with pytest.raises(ValueError, match="choose is a function, which has no configuration"):

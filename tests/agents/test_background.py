@@ -201,7 +201,7 @@ async def test_bad_calls_and_executors_without_jobs(bubblewrap: None, executor: 
             "TypeError",
             "TypeError",
             "TypeError",
-            "OSError",
+            "ToolError",
             "TypeError",
             "TypeError",
             "ValueError",
