@@ -6,7 +6,6 @@ import json
 import re
 import resource
 import sys
-import unicodedata
 from contextlib import suppress
 from typing import Any
 
@@ -14,8 +13,6 @@ from pydantic_core import from_json, to_json
 
 MEMORY = 1024 * 1024 * 1024
 MAX_SHOWN = 200
-MAX_MARKS = 30
-"""Combining characters in a row, as in the stream-safe form of Unicode: to sort n of them takes n² steps."""
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
 _HUGE = re.compile(rb"\d[eE]\+?\d{3}|\d{300}").search
 
@@ -95,17 +92,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _normal(text: str) -> str:
-    text = text.replace("\r\n", "\n")
-    return (unicodedata.normalize("NFC", text) if _has_few_marks(text) else text).strip()
-
-
-def _has_few_marks(text: str) -> bool:
-    marks = 0
-    for character in "" if text.isascii() else text:
-        marks = marks + 1 if unicodedata.combining(character) else 0
-        if marks > MAX_MARKS:
-            return False
-    return True
+    return text.replace("\r\n", "\n").strip()
 
 
 def as_text(value: Any) -> str:

@@ -24,8 +24,8 @@ from autogen_codeact.agents.reliable_client import requested_delay
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
-from autogen_codeact.batch.rows import MAX_ERROR, Row
-from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
+from autogen_codeact.batch.rows import MAX_ERROR, Outcome, Row
+from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_log
 from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
@@ -176,7 +176,7 @@ class _Attempt:
     async def run(self) -> Row:
         work = self._work
         if await in_thread(prepare, work):
-            self._before = await in_thread(read_whole, work.log)
+            self._before = await in_thread(read_log, work.log)
         if self._before is not None and work.count_log:
             usage = self._before.usage
             self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
@@ -185,14 +185,8 @@ class _Attempt:
         try:
             last = await self._run_agent()
         except RunWaiting as waiting:
-            end = await in_thread(read_whole, work.log)
-            row = Row(
-                id=work.task.id, repeat=work.repeat, outcome="waiting", run=end.run, error=str(waiting), **end.usage
-            )
-            row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
-            row.seconds = time.monotonic() - self._began
-            return row
-        end = await in_thread(read_end, work.log, self._before)
+            return self._row("waiting", await in_thread(read_log, work.log), error=str(waiting))
+        end = await in_thread(read_log, work.log)
         if end.stopped is not None:  # the log does not say what the run has used
             before = self._before or LogEnd()
             end.usage = {name: before.usage[name] + self._used[name] for name in USAGE}
@@ -208,7 +202,7 @@ class _Attempt:
 
     async def failed(self, error: Exception) -> AttemptError:
         """Return what the scheduler has to know about an error."""
-        end = await in_thread(read_end, self._work.log, self._before)
+        end = await in_thread(read_log, self._work.log)
         secrets = secrets_of(self._agent) if self._agent is not None else known_secrets()
         return AttemptError(
             type(error).__name__,
@@ -254,12 +248,16 @@ class _Attempt:
         self._engine = getattr(executor, "engine", None)
         return await call_make_agent(context.make, executor, work.task)
 
+    def _row(self, outcome: Outcome, end: LogEnd, **more: Any) -> Row:
+        row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome=outcome, run=end.run, **end.usage, **more)
+        row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
+        row.seconds = time.monotonic() - self._began
+        return row
+
     async def _finished(self, last: Any, end: LogEnd) -> Row:
         answer = without_output(last.to_text()) if last is not None else None
         has_answer = bool(answer and answer.strip())
-        row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome="completed", run=end.run, **end.usage)
-        row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
-        row.log_problem = end.stopped
+        row = self._row("completed", end, log_problem=end.stopped)
         if (limit := (last.metadata if last is not None else {}).get("stopped")) is not None:
             row.outcome, row.error_class = "stopped", limit
             row.error = f"the agent reached its limit {limit} before it had an answer"

@@ -28,11 +28,7 @@ _NUMBER = re.compile(
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it was written.
-
-    Args:
-        value: Its value; of "45%" this is 45.
-    """
+    """A number as it was written; the value of "45%" is 45."""
 
     text: str
     value: Fraction

@@ -11,15 +11,7 @@ class BatchCounts:
 
     Args:
         total: Rows that it will have; None as long as the tasks have not been read to their end.
-        done: Rows that there are, those of earlier commands included.
-        failed: Those of them that failed.
-        invalid: Those of them whose task can't be used.
-        running: Attempts under way.
         waiting: Tasks that wait for their next attempt.
-        passed: Rows whose checks passed.
-        checked: Rows with a result of checks.
-        prompt_tokens: Tokens that the models have read, those of earlier commands included.
-        completion_tokens: Tokens that they have written.
         cost: What they cost; None without prices.
         tasks_per_minute: Rows a minute, in the last minutes of this command; 0 before the first.
         seconds_left: About how long it will take; None if that is not known.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -45,24 +45,23 @@ async def read_tasks(source: Tasks) -> AsyncGenerator[Task | BadTask, None]:
 
 
 async def _read_file(path: Path) -> AsyncGenerator[Task | BadTask, None]:
-    factory = _TaskFactory(path.parent)
-    rows = read_path(path)
-    more = True
-    while more:
-        tasks, more = await in_thread(_take, rows, factory)
-        for task in tasks:
-            yield task
+    pieces = _some(read_path(path), _TaskFactory(path.parent))
+    try:
+        while tasks := await in_thread(next, pieces, None):
+            for task in tasks:
+                yield task
+    finally:
+        pieces.close()
 
 
-def _take(rows: Iterator[FoundRow | BadTask], factory: _TaskFactory) -> tuple[list[Task | BadTask], bool]:
-    """Return some tasks, and whether there may be more."""
-    deadline = time.monotonic() + AT_ONCE_S
-    taken: list[Task | BadTask] = []
-    for row in rows:
-        taken.append(factory.make(row))
-        if len(taken) >= AT_ONCE or time.monotonic() > deadline:
-            return taken, True
-    return taken, False
+def _some(rows: Iterator[FoundRow | BadTask], factory: _TaskFactory) -> Generator[list[Task | BadTask]]:
+    """Yield as many tasks at once as take a moment."""
+    while first := next(rows, None):
+        deadline = time.monotonic() + AT_ONCE_S
+        taken = [factory.make(first)]
+        while len(taken) < AT_ONCE and time.monotonic() < deadline and (row := next(rows, None)):
+            taken.append(factory.make(row))
+        yield taken
 
 
 async def _read_items(source: Any) -> AsyncGenerator[Task | BadTask, None]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json
-
+from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.reader import RawEvent, load_run
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
 
-LAST_BYTES = 256 * 1024
 NOT_WRITTEN = "it could not be written"
 USAGE = ("steps", "model_calls", "prompt_tokens", "completion_tokens")
 
@@ -47,52 +44,35 @@ def has_begun(path: Path) -> bool:
     return False
 
 
-def read_whole(path: Path) -> LogEnd:
-    """Read a log from its beginning to its end."""
-    run, end, last = load_run(path), LogEnd(), None
-    end.run = run.started.run
-    for raw in run.raw_events():
-        if not isinstance(raw, RawEvent):
-            continue
-        match raw.name:
-            case "block_started":
-                end.usage["steps"] += 1
-            case "model_call_finished":
-                usage = ((raw.data.get("result") or {}).get("usage")) or {}
-                end.usage["model_calls"] += raw.data.get("result") is not None
-                for name in ("prompt_tokens", "completion_tokens"):
-                    end.usage[name] += int(usage.get(name) or 0)
-            case "message":
-                last = raw
-            case "run_resumed":
-                end.is_finished = False
-            case "run_finished":
-                end.is_finished = raw.data.get("outcome") == "completed"
-            case "log_stopped":
-                end.stopped = str(raw.data.get("reason"))
-    if end.is_finished and last is not None:
-        event: Any = run.parse(last)
-        end.last = load_message(event.message)
-    return end
-
-
-def read_end(path: Path, before: LogEnd | None = None) -> LogEnd:
-    """Read the first and the last event of a log."""
-    end = LogEnd()
+def read_log(path: Path) -> LogEnd:
+    """Read a log from its beginning to its end; one that can't be read was not written."""
+    end, last = LogEnd(stopped=NOT_WRITTEN), None
     try:
-        with open(path / EVENTS, "rb") as file:
-            end.run = before.run if before is not None else from_json(file.readline(MAX_LINE)).get("run")
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LAST_BYTES))
-            lines = file.read(LAST_BYTES).rstrip(b"\n").rsplit(b"\n", 1)
-        last = from_json(lines[-1])
-    except (OSError, ValueError, AttributeError):
+        run = load_run(path)
+        end.run = run.started.run
+        for raw in run.raw_events():
+            if isinstance(raw, RawEvent):
+                last = raw if raw.name == "message" else last
+                _take(end, raw)
+        if end.is_finished and last is not None:
+            event: Any = run.parse(last)
+            end.last = load_message(event.message)
+    except (RunError, OSError):
         end.stopped = NOT_WRITTEN
-        return end
-    if last.get("type") != "run_finished":
-        end.stopped = str(last.get("reason") or NOT_WRITTEN)
-    else:
-        counts = {**last, "steps": last.get("blocks")}
-        for name in USAGE:
-            end.usage[name] = int(counts.get(name) or 0) + (before.usage[name] if before is not None else 0)
     return end
+
+
+def _take(end: LogEnd, raw: RawEvent) -> None:
+    end.is_finished, end.stopped = False, NOT_WRITTEN
+    match raw.name:
+        case "block_started":
+            end.usage["steps"] += 1
+        case "model_call_finished":
+            usage = ((raw.data.get("result") or {}).get("usage")) or {}
+            end.usage["model_calls"] += raw.data.get("result") is not None
+            for name in ("prompt_tokens", "completion_tokens"):
+                end.usage[name] += int(usage.get(name) or 0)
+        case "run_finished":
+            end.is_finished, end.stopped = raw.data.get("outcome") == "completed", None
+        case "log_stopped":
+            end.stopped = str(raw.data.get("reason"))

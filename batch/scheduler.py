@@ -298,7 +298,7 @@ class Scheduler:
 
     def _read_one(self, jobs: AsyncGenerator[Job, None]) -> Job | None:
         if self._reading is None and not self._all_read:
-            self._reading = asyncio.create_task(_next_of(jobs), name="batch-reading")
+            self._reading = asyncio.ensure_future(anext(jobs, None))
             self._reading.add_done_callback(lambda _: self._changed.set())
         if self._reading is None or not self._reading.done():
             return None
@@ -415,7 +415,3 @@ class Scheduler:
         self.gate.end(f"the budget of {seconds:g} s is used up")
         for attempt in self._running:
             attempt.cancel()
-
-
-async def _next_of(jobs: AsyncGenerator[Job, None]) -> Job | None:
-    return await anext(jobs, None)

@@ -26,12 +26,7 @@ _SUMS = ("steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds"
 
 
 class Unsuccessful(BaseModel):
-    """A row that did not pass, or has no answer.
-
-    Args:
-        reason: Why it does not count, in a line.
-        log: Folder of its run log, relative to the batch's folder.
-    """
+    """A row that did not pass, or has no answer."""
 
     id: str
     repeat: int
@@ -44,28 +39,9 @@ class Summary(BaseModel):
     """The results of a batch in numbers.
 
     Args:
-        tasks: Tasks with a row.
-        rows: Rows: one for each task and repetition.
-        repeats: The highest number of a repetition.
-        completed: Rows with an answer.
-        stopped: Rows of agents that ended without one.
-        waiting: Rows whose runs wait for an approval.
-        failed: Rows that an error ended.
-        invalid: Tasks that could not be used.
-        checked: Rows whose `passed` is true or false.
-        passed: Rows that passed.
-        pass_rate: `passed` / `checked`; None if nothing was checked.
         pass_at: By k: the unbiased estimate that at least one of k tries passes, as the mean of the tasks with k checked rows.
-        steps: How many times code ran.
-        model_calls: How many times a model was asked.
-        prompt_tokens: Tokens that the models read.
-        completion_tokens: Tokens that the models wrote.
-        cost: Of all rows; None without prices.
-        seconds: Sum of the rows' seconds.
         wall_seconds: From the start of the first row's attempt to the end of the last one's; pauses between commands count.
-        attempts: How often a task was begun.
         resumed: How often one was continued from its run log.
-        errors: Rows by class of error, the most frequent first.
         failures: The same of attempts that failed before another one.
         unsuccessful: The first 20 rows that did not pass or have no answer.
         damaged: Lines of `results.jsonl` that could not be read.

@@ -20,13 +20,8 @@ TOO_LONG = f"it is longer than {MAX_ROW // 2**20} MiB"
 BOM = b"\xef\xbb\xbf"
 KNOWN = ("id", "task", "files", "data", "expected", "check", "metadata")
 JSON_COLUMNS = ("files", "metadata")
-_OTHER_FILES = {
-    b"\x1f\x8b": "compressed with gzip: unpack it first (gunzip)",
-    b"PK\x03\x04": "a ZIP archive or a spreadsheet: unpack it, or save it as CSV",
-    b"PAR1": "a Parquet file: write it as JSONL first (`pandas.read_parquet(…).to_json(…, orient='records', lines=True)`)",
-    b"\xff\xfe": "UTF-16: save it as UTF-8",
-    b"\xfe\xff": "UTF-16: save it as UTF-8",
-}
+_OTHER_FILES = (b"\x1f\x8b", b"PK\x03\x04", b"PAR1", b"\xff\xfe", b"\xfe\xff")
+"""How files begin that are compressed, spreadsheets, of Parquet or UTF-16."""
 
 
 class FoundRow(NamedTuple):
@@ -64,10 +59,7 @@ def _open(path: Path) -> BinaryIO:
 
 def _form(path: Path, start: bytes) -> str:
     """Return "jsonl" or "csv", by the name of the file, or else by how it begins."""
-    for magic, what in _OTHER_FILES.items():
-        if start.startswith(magic):
-            raise BatchTasksError(f"{path} is {what}.")
-    if start.count(0) > len(start) / 20:  # some are a bad row
+    if start.startswith(_OTHER_FILES) or start.count(0) > len(start) / 20:  # some are a bad row
         raise BatchTasksError(f"{path} is not a text file: tasks are JSONL or CSV, as UTF-8.")
     text = start.removeprefix(BOM).lstrip()
     suffix = path.suffix.lower()

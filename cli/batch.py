@@ -16,22 +16,14 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
-from autogen_codeact.cli.batch_display import (
-    BatchDisplay,
-    OutputClosed,
-    RowWriter,
-    describe_progress,
-    discard_unwritable,
-    print_summary,
-)
+from autogen_codeact.cli import batch_display
 from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, read_settings
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.models import advice_for
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.sandbox_choice import Kind
-from autogen_codeact.cli.skills import with_skills
+from autogen_codeact.cli.sandbox_choice import Kind, with_skills
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
@@ -52,24 +44,24 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
         )
     job, settings, uses = read_settings(job)
     silence_libraries()
-    with BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
+    with batch_display.BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
         running = _Running(job, settings, uses, end, display)
         try:
             return run_until_interrupted(running.run(), running.leave, on_interrupt=running.finish)
         finally:
-            discard_unwritable()
+            batch_display.discard_unwritable()
 
 
 class _Running:
     """One command, from the first look at the sandbox to the summary."""
 
     def __init__(
-        self, job: BatchJob, settings: BatchSettings, uses: int, end: LastJsonLine, display: BatchDisplay
+        self, job: BatchJob, settings: BatchSettings, uses: int, end: LastJsonLine, display: batch_display.BatchDisplay
     ) -> None:
         self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
         self._maker = AgentMaker(job.agent, job.model)
         self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
-        self._writer = RowWriter() if end.enabled else None
+        self._writer = batch_display.RowWriter() if end.enabled else None
         self._batch: Batch | None = None
         self._total = 0
         self._taken = 0
@@ -105,7 +97,7 @@ class _Running:
             kind = await self._choose_sandbox()
             try:
                 spent = await self._follow(kind)
-            except OutputClosed:
+            except batch_display.OutputClosed:
                 say(f"nobody reads the output any more, so the batch was stopped; {AGAIN}")
                 return EXIT_UNREAD
         return await self._sum_up(spent)
@@ -186,7 +178,7 @@ class _Running:
             fields = {"ended": ended, "ended_by": spent, "folder": str(job.out.absolute())}
             self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})
         else:
-            print_summary(summary, job.out)
+            batch_display.print_summary(summary, job.out)
             if ended == "complete" and not self._taken:
                 say("all tasks had results, so none was run: give another --out to do them again")
         if spent is not None:
@@ -196,6 +188,6 @@ class _Running:
         if advice is not None:
             say(f"{advice} Then {AGAIN}")
         if ended == "stopped" and self._stopped_for is None:
-            say(f"interrupted, {describe_progress(counts)[0]}; {AGAIN}")
+            say(f"interrupted, {batch_display.describe_progress(counts)[0]}; {AGAIN}")
             return EXIT_INTERRUPTED
         return EXIT_FAILED if summary.failed or summary.invalid else 0

@@ -19,7 +19,7 @@ from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.skills import with_skills
+from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys, describe_agents
 from autogen_codeact.runs.copies import export_files

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 import sys
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +43,13 @@ def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: boo
     name = "standard input" if file == "-" else file
     if choice.mode is None and Path(file).suffix.lower() in SCRIPTS:
         choice = replace(choice, mode="process")
-    return run_until_interrupted(_run(read_code(file), name, choice, as_json=as_json, keep_going=keep_going))
+    blocks = read_code(file)
+    with _keeping_files(choice) as kept:
+        return run_until_interrupted(_run(blocks, name, kept, as_json=as_json, keep_going=keep_going))
 
 
 async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool) -> int:
     terminal = None if as_json else Terminal()
-    saved = SavedFiles(Path.cwd()) if choice.work_dir is None else None
     status = 0
     async with started(choice) as executor:
         for index, block in enumerate(blocks, 1):
@@ -59,9 +62,6 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                 if terminal is None and (killed := getattr(error, "result", None)) is not None:
                     print_json(_to_object(index, block, killed))
                 raise
-            if saved is not None:
-                # The temporary folder is removed at the end.
-                result = await asyncio.to_thread(saved.save, result)
             if terminal is None:
                 print_json(_to_object(index, block, result))
             else:
@@ -75,8 +75,6 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                     if left := len(blocks) - index:
                         say(f"stopped at the first failing block; {format_count(left, 'block')} after it did not run")
                     break
-    if saved is not None and saved.folder is not None:
-        say(f"files are kept in {saved.folder.name}; --work-dir FOLDER chooses another folder")
     return status
 
 
@@ -227,40 +225,24 @@ def _cells(text: str, name: str) -> list[CodeInFile]:
     return [CodeInFile("python", code, cell=number) for number, code in codes]
 
 
-class SavedFiles:
-    """Copies the files of results into a new folder, which is made for the first of them."""
-
-    def __init__(self, parent: Path) -> None:
-        self._parent = parent
-        self.folder: Path | None = None
-        """The folder; None if there was no file."""
-
-    def save(self, result: ExecutionResult) -> ExecutionResult:
-        """Copy the files of a result, and return it with their new paths; one that can't be copied has a note."""
-        saved = []
-        for file in result.artifacts:
-            if file.path is None:
-                saved.append(file)
-                continue
-            try:
-                target = self._made() / file.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file.path, target)
-                saved.append(replace(file, path=target))
-            except OSError as error:
-                saved.append(
-                    replace(file, path=None, note=f"not kept: {error.strerror}; --work-dir FOLDER keeps files")
-                )
-        return replace(result, artifacts=tuple(saved))
-
-    def _made(self) -> Path:
-        number = 1
-        while self.folder is None:
-            folder = self._parent / (FOLDER if number == 1 else f"{FOLDER}-{number}")
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                number += 1
-            else:
-                self.folder = folder
-        return self.folder
+@contextmanager
+def _keeping_files(choice: SandboxChoice) -> Iterator[SandboxChoice]:
+    """Keep the files of the code in a new folder, unless one is chosen."""
+    if choice.work_dir is not None or any(each.startswith(("bind_dir=", "snapshot=")) for each in choice.others or ()):
+        yield choice
+        return
+    folders = (Path.cwd() / (f"{FOLDER}-{number}" if number > 1 else FOLDER) for number in count(1))
+    try:
+        folder = next(each for each in folders if not os.path.lexists(each))
+        folder.mkdir()
+    except OSError as error:
+        say(f"files of the code are not kept: {error.strerror}; --work-dir FOLDER keeps them")
+        yield choice
+        return
+    try:
+        yield replace(choice, work_dir=folder)
+    finally:
+        try:
+            folder.rmdir()
+        except OSError:  # it is not empty
+            say(f"files are kept in {folder.name}; --work-dir FOLDER chooses another folder")

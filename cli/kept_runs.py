@@ -12,7 +12,6 @@ from shutil import get_terminal_size
 from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
-from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.json_messages import record_fields, tells_result
@@ -20,34 +19,24 @@ from autogen_codeact.cli.json_output import result_object
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import Run, RunFileError, RunWaiting, export_files, kept_files, list_runs, load_run
+from autogen_codeact.runs import (
+    Run,
+    RunFileError,
+    RunWaiting,
+    events,
+    export_files,
+    kept_files,
+    list_runs,
+    load_run,
+    store,
+)
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.budget import MAX_EVENT, Budget
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.events import (
-    BlockFinished,
-    ChunkLogged,
-    ConversationChanged,
-    LogStopped,
-    MessageLogged,
-    RunEvent,
-    RunFinished,
-    TurnFinished,
-)
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
 from autogen_codeact.runs.resuming import adopt_run
-from autogen_codeact.runs.store import (
-    LAST,
-    MAX_BYTES,
-    find_run,
-    is_being_written,
-    new_run_folder,
-    prune_runs,
-    run_name,
-    runs_folder,
-)
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun
 from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ErrorInfo, format_duration
@@ -64,7 +53,7 @@ MAX_NAMES = 10
 def choose_run_folder(task: str) -> Path | None:
     """Return a new folder for a run; if that is impossible, print why and return None."""
     try:
-        return new_run_folder(task)
+        return store.new_run_folder(task)
     except (RunFolderError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
         where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
@@ -88,15 +77,15 @@ def max_total_size() -> int:
 
     text = os.environ.get(SIZE_VARIABLE, "").strip()
     try:
-        return parse_size(text) if text else MAX_BYTES
+        return parse_size(text) if text else store.MAX_BYTES
     except ValueError as error:
         raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
 
 
 def print_run_location(run: Path) -> Collection[str]:
     """Print where a run that has just ended is kept, and the commands that show it; return the names of its files."""
-    name = run_name(run)
-    place, hint = ("in", name) if name == str(run) else ("as", LAST)
+    name = store.run_name(run)
+    place, hint = ("in", name) if name == str(run) else ("as", store.LAST)
     say(f"kept {place} {name}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
     return say_files(load_run(run), hint)
 
@@ -116,7 +105,7 @@ def remove_oldest(run: Path, max_size: int) -> None:
     folder, removed = run.parent, list[Path]()
 
     def work() -> None:
-        removed.extend(prune_runs(folder, max_size, keep=run))
+        removed.extend(store.prune_runs(folder, max_size, keep=run))
 
     # In a thread that nobody waits for at the end: a disk of the network may not answer.
     thread = threading.Thread(target=work, daemon=True)
@@ -145,7 +134,7 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
     """Print the runs in a folder, the latest first."""
-    found = list_runs(folder or runs_folder()) if folder is not None or runs_folder().exists() else []
+    found = list_runs(folder or store.runs_folder()) if folder is not None or store.runs_folder().exists() else []
     runs = [each for each in found if isinstance(each, RunSummary)]
     unreadable = [each for each in found if isinstance(each, UnreadableRun)]
     if as_json:
@@ -154,7 +143,7 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
     elif runs:
         _print_table(list(map(_row, runs)))
     elif not found:
-        place = printable(str(folder or runs_folder()))
+        place = printable(str(folder or store.runs_folder()))
         say(f"no runs in {place}: `codeact run{f' --save {place}/NAME' if folder else ''}` keeps one there")
     for each in unreadable:
         say(each.reason)
@@ -163,7 +152,7 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
 
 def adopt(run: str) -> int:
     """Make a run one of the user's own."""
-    path = find_run(run)
+    path = store.find_run(run)
     try:
         adopt_run(path)
     except OSError as error:
@@ -259,21 +248,21 @@ def show_run(path: Path, *, as_json: bool) -> int:
     """Print a run's messages, and what can't be read."""
     run = load_run(path)
     printer = _JsonPrinter(run) if as_json else _TextPrinter(run)
-    finished: RunFinished | None = None
+    finished: events.RunFinished | None = None
     unknown = 0
     for raw in run.raw_events():
         event = run.parse(replace(raw, budget=Budget(printer.most))) if isinstance(raw, RawEvent) else raw
         unknown += isinstance(event, UnknownEvent)
-        finished = event if isinstance(event, RunFinished) else None
+        finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)
-    say_files(run, run_name(path))
+    say_files(run, store.run_name(path))
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     if finished is None and not run.started.conversation:
-        if is_being_written(path):
+        if store.is_being_written(path):
             say("the run is still going on")
         else:
-            say(f"the run was interrupted: `codeact resume {run_name(path)}` continues it")
+            say(f"the run was interrupted: `codeact resume {store.run_name(path)}` continues it")
     elif finished is not None and finished.outcome == "waiting":
         say(str(RunWaiting(path, make_plan(path).open_questions)))
         return 0
@@ -282,9 +271,9 @@ def show_run(path: Path, *, as_json: bool) -> int:
     elif finished is not None and finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
     if run.started.conversation:
-        say(f"`codeact chat --resume {run_name(path)}` goes on with the conversation")
+        say(f"`codeact chat --resume {store.run_name(path)}` goes on with the conversation")
     elif finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {run_name(path)}` continues the run")
+        say(f"`codeact resume {store.run_name(path)}` continues the run")
     return 0
 
 
@@ -299,17 +288,17 @@ class _JsonPrinter:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._last: BlockFinished | None = None
+        self._last: events.BlockFinished | None = None
 
-    def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
+    def show(self, event: events.RunEvent | UnknownEvent | Gap) -> None:
         match event:
-            case BlockFinished():
+            case events.BlockFinished():
                 self._last = event
-            case MessageLogged(message=message) if tells_result(message):
+            case events.MessageLogged(message=message) if tells_result(message):
                 print_json(message | record_fields(self._last.result if self._last else None, self._run))
-            case MessageLogged() | ChunkLogged():
+            case events.MessageLogged() | events.ChunkLogged():
                 print_json(event.message)
-            case RunFinished(outcome="completed"):
+            case events.RunFinished(outcome="completed"):
                 print_json(result_object(event.stop_reason, self._run.folder.path))
             case Gap():
                 say(_describe(event))
@@ -322,23 +311,23 @@ class _TextPrinter:
         self._terminal = Terminal()
         self._transcript = Transcript(self._terminal, team=run.started.kind == "team")
         self._run = run
-        self._last: BlockFinished | None = None
+        self._last: events.BlockFinished | None = None
 
-    def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
+    def show(self, event: events.RunEvent | UnknownEvent | Gap) -> None:
         match event:
-            case BlockFinished():
+            case events.BlockFinished():
                 self._last = event
-            case MessageLogged() | ChunkLogged():
+            case events.MessageLogged() | events.ChunkLogged():
                 self._transcript.show(self._with_result(_as_message(event)))
-            case TurnFinished(outcome="cancelled"):
+            case events.TurnFinished(outcome="cancelled"):
                 self._terminal.line("[the person ended this turn]\n", "yellow")
-            case TurnFinished(error=ErrorInfo() as error):
+            case events.TurnFinished(error=ErrorInfo() as error):
                 self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")
-            case ConversationChanged(change="undone"):
+            case events.ConversationChanged(change="undone"):
                 self._terminal.line("[the last turn was undone]\n", "yellow")
-            case ConversationChanged():
+            case events.ConversationChanged():
                 self._terminal.line("[the conversation was reset]\n", "yellow")
-            case LogStopped():
+            case events.LogStopped():
                 self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")
             case Gap():
                 self._terminal.line(f"[{_describe(event)}]", "yellow")
@@ -351,14 +340,11 @@ class _TextPrinter:
             result = self._run.result(self._last.result)
         except RunFileError:
             return message
-        return message.model_copy(update={"result": result}) if _same(result, message.result) else message
+        same = (result.exit_code, result.output) == (message.result.exit_code, message.result.output)
+        return message.model_copy(update={"result": result}) if same else message
 
 
-def _same(one: CodeResult, other: CodeResult) -> bool:
-    return (one.exit_code, one.output) == (other.exit_code, other.output)
-
-
-def _as_message(event: MessageLogged | ChunkLogged) -> Message:
+def _as_message(event: events.MessageLogged | events.ChunkLogged) -> Message:
     """Return a message of a log as AutoGen's; one that AutoGen can't make is a text message with its content."""
     try:
         return load_message(event.message)

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 import typer
 
 from autogen_codeact.cli.command import Application, JsonCommand
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, end_process, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, end_process, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.mcp import Wrap
 from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
@@ -107,14 +107,18 @@ def _run(job: RunJob) -> NoReturn:
     have been run and was not; 2 if the run was not possible. The run is kept; when all kept runs have more than 2 GB (or what
     CODEACT_RUNS_SIZE says), the oldest are removed.
     """
+    _work("run_task", job)
+
+
+def _work(command: str, job: RunJob | ResumeJob) -> NoReturn:
     from autogen_codeact.cli.json_output import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
     with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
         progress.set("starting")
-        from autogen_codeact.cli.run import run_task
+        from autogen_codeact.cli import run
 
-        raise typer.Exit(run_task(job, end, progress))
+        raise typer.Exit(getattr(run, command)(job, end, progress))
 
 
 @app.command("chat")
@@ -231,14 +235,7 @@ def _show(run: RunArgument = "last", as_json: JsonOption = False) -> int:
 @app.command("resume", cls=JsonCommand)
 def _resume(job: ResumeJob) -> NoReturn:
     """Continue a run that was interrupted, at its last completed step."""
-    from autogen_codeact.cli.json_output import LastJsonLine
-    from autogen_codeact.cli.progress import Progress
-
-    with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
-        progress.set("starting")
-        from autogen_codeact.cli.run import resume_run
-
-        raise typer.Exit(resume_run(job, end, progress))
+    _work("resume_run", job)
 
 
 @app.command("export")
@@ -340,6 +337,17 @@ def _image_build(
     force: bool = typer.Option(False, "--force", help="Build the image even if it exists."),
 ) -> int:
     """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more."""
-    from autogen_codeact.cli.image import build_image
+    from contextlib import closing
 
-    return build_image(force=force, variant=variant, packages=package or ())
+    from codeact_sandbox.backends.docker.default_image import build_default_image
+    from codeact_sandbox.backends.docker.engine import connect
+    from codeact_sandbox.backends.docker.image import parse_packages, resolve_image
+
+    try:
+        parse_packages(package or ())
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    with closing(connect()) as client:
+        image = build_default_image(client, progress=say, force=force, variant=variant)
+        print(resolve_image(client, image, package or (), progress=say))  # noqa: T201 - it is the output
+    return 0

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.sandbox_choice import SandboxChoice, servers_in
-from autogen_codeact.cli.skills import with_skills
+from autogen_codeact.cli.sandbox_choice import SandboxChoice, servers_in, with_skills
 
 if TYPE_CHECKING:
     from codeact_sandbox import AsyncSandbox

@@ -32,11 +32,11 @@ from autogen_codeact.cli.model_choice import (
 )
 from autogen_codeact.cli.recording import RecordedModel, parse_answers, parse_json
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.redaction import known_secrets
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 from codeact_sandbox.types.filenames import printable
 
 _MAX_ERROR_CHARS = 600
-_SHORTEST_SECRET = 6
 _NO_KEY = "none"
 """What a server that needs no key gets, because the client insists on one."""
 _LIMIT_OF_CLIENTS_S = 600.0
@@ -160,27 +160,11 @@ def without_secrets(text: str, choice: ModelChoice) -> str:
 
 
 def _secrets(choice: ModelChoice) -> set[str]:
-    named = {value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN", "_SECRET"))}
-    named.add(os.environ.get(choice.key_variable, ""))
+    component = None
     if choice.spec.endswith(".json"):
         with suppress(CommandError):  # then no client was created from it either
-            named |= _find_secrets(parse_json(read_file(choice.spec), choice.spec))
-    return {secret.strip() for secret in named if len(secret.strip()) >= _SHORTEST_SECRET}
-
-
-def _find_secrets(value: Any) -> set[str]:
-    """Return the keys in a value of JSON, by the names of their fields."""
-    if isinstance(value, list):
-        return {found for item in value for found in _find_secrets(item)}
-    if not isinstance(value, dict):
-        return set()
-    keys = {item for name, item in value.items() if isinstance(item, str) and _names_secret(name)}
-    return keys | {found for item in value.values() for found in _find_secrets(item)}
-
-
-def _names_secret(name: str) -> bool:
-    """Return whether a field or variable with this name holds a key."""
-    return any(word in name.lower() for word in ("key", "token", "secret", "password", "authorization"))
+            component = parse_json(read_file(choice.spec), choice.spec)
+    return {each.strip() for each in known_secrets(component, {"key": os.environ.get(choice.key_variable, "")})}
 
 
 def read_file(name: str) -> str:

@@ -20,26 +20,18 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
 from autogen_codeact.agents.reliable_client import ReliableClient
+from autogen_codeact.cli import kept_runs
 from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_messages import JsonPrinter
 from autogen_codeact.cli.json_output import LastJsonLine, absolute, resume_advice
-from autogen_codeact.cli.kept_runs import (
-    check_folder,
-    choose_run_folder,
-    max_total_size,
-    print_run_location,
-    rebuilds,
-    remove_oldest,
-    say_rebuilding,
-)
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
 from autogen_codeact.cli.sandbox import started
-from autogen_codeact.cli.skills import with_skills
+from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors import Later
@@ -156,13 +148,13 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     job.check()
     job = replace(job, sandbox=with_skills(job.sandbox))
     if job.save is not None:
-        check_folder(job.save)
-    max_size = max_total_size()
+        kept_runs.check_folder(job.save)
+    max_size = kept_runs.max_total_size()
     silence_libraries()
     client = open_model(job.model)
     folder = job.save
     if folder is None and not job.no_save:
-        folder = choose_run_folder(job.task)
+        folder = kept_runs.choose_run_folder(job.task)
     end.run = folder
     if job.view and folder is None:
         raise CommandError("--view needs a run that is kept: give it a folder with --save.")
@@ -174,7 +166,7 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
         if run.page is not None:
             run.page.close(wait=status < EXIT_INTERRUPTED)
         if folder is not None and folder != job.save:
-            remove_oldest(folder, max_size)
+            kept_runs.remove_oldest(folder, max_size)
     return status
 
 
@@ -216,7 +208,9 @@ class _Run:
         if not self._end.enabled:
             if status == 0 and self._printer.failed is None:
                 say("no code was run")
-            kept = print_run_location(self._folder) if self._folder is not None and has_log(self._folder) else ()
+            kept = (
+                kept_runs.print_run_location(self._folder) if self._folder is not None and has_log(self._folder) else ()
+            )
             if gone := sorted(set(files).difference(kept)):
                 say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
         return status
@@ -289,8 +283,8 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
         wrap_model=lambda client: ReliableClient(client, job.timeout_s, tell=say),
         approval_func=_approval(progress) if ask else None,
         trust=job.how.trust,
-        rebuild=rebuilds(plan, path, wanted=job.how.rebuild, trust=job.how.trust),
-        on_rebuild=say_rebuilding,
+        rebuild=kept_runs.rebuilds(plan, path, wanted=job.how.rebuild, trust=job.how.trust),
+        on_rebuild=kept_runs.say_rebuilding,
     )
     try:
         result = await printer.follow(items, ModelChoice())

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from autogen_codeact.cli.command import option
-from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.exit import CommandError, say
 
+FOUND = Path(".agents", "skills")
 MEMORY_BESIDE_DISK = "1g"
 _option = partial(option, rich_help_panel="Sandbox")
 
@@ -127,6 +128,26 @@ class SandboxChoice:
             pairs = (text.partition("=") for text in self.environment)
             options["environment"] = {name: value if equals else f"${{{name}}}" for name, equals, value in pairs}
         return options
+
+
+def with_skills(choice: SandboxChoice) -> SandboxChoice:
+    """Add the skills of the current folder, unless others are named or none are wanted, and say which skills there are."""
+    from codeact_sandbox.types.filenames import printable
+    from codeact_sandbox.types.skills import find_skills, has_skills
+
+    if choice.no_skills and choice.skills:
+        raise CommandError("--skills names skills, and --no-skills leaves them out: give one of the two.")
+    found = FOUND.absolute()
+    if not choice.no_skills and not choice.skills and has_skills(found):
+        choice = replace(choice, skills=[found])
+    if choice.skills:
+        try:
+            names = ", ".join(skill.name for skill in find_skills(choice.skills))
+        except ValueError as error:
+            hint = " (--no-skills leaves the skills of .agents/skills out)" if choice.skills == [found] else ""
+            raise CommandError(f"{error}{hint}.") from None
+        say(f"skills, from {', '.join(printable(str(path)) for path in choice.skills)}: {names}")
+    return choice
 
 
 def servers_in(file: Path) -> list[Any]:

@@ -76,7 +76,7 @@ def page_of_site(source: str, repository: str) -> str:
         target = posixpath.normpath(posixpath.join(folder, found[1]))
         if target in COPIED:
             return COPIED[target]
-        if target.startswith("docs/") and (PAGES / target.removeprefix("docs/")).is_file():
+        if target.startswith("docs/") and (ROOT / target).is_file():
             return target.removeprefix("docs/")
         return f"{repository}/blob/main/{target}"
 

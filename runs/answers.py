@@ -41,13 +41,7 @@ class Answer(BaseModel):
 
 @dataclass
 class Question:
-    """A question of a run.
-
-    Args:
-        asked: What the log says.
-        answer: The answer, or None.
-        used: Whether it has taken effect, as far as the log says.
-    """
+    """A question of a run."""
 
     asked: QuestionAsked
     answer: Answer | None = None

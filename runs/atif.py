@@ -7,16 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TextIO
 
+from autogen_codeact.runs import events
 from autogen_codeact.runs.budget import Budget
-from autogen_codeact.runs.events import (
-    AgentInfo,
-    BlockFinished,
-    BlockStarted,
-    ConversationChanged,
-    MessageLogged,
-    ModelCallFinished,
-    ModelCallStarted,
-)
 from autogen_codeact.runs.notebook import MAX_CELL, to_json
 from autogen_codeact.runs.reader import Gap, RawEvent, Run
 
@@ -103,7 +95,7 @@ class _Steps:
 class _AgentSteps(_Steps):
     """What the model of one agent was told and wrote, and its code."""
 
-    def __init__(self, run: Run, info: AgentInfo) -> None:
+    def __init__(self, run: Run, info: events.AgentInfo) -> None:
         super().__init__(run)
         self.info = info
         self._unread: dict[str, Any] | None = None
@@ -118,22 +110,22 @@ class _AgentSteps(_Steps):
         return head
 
     def take(self, event: Any) -> Iterator[Step]:
-        if isinstance(event, ConversationChanged):
+        if isinstance(event, events.ConversationChanged):
             yield from self.close()
             yield self.numbered({"source": "system", "timestamp": _time(event), "message": _CHANGES[event.change]})
         elif getattr(event, "agent", None) == self.info.name:
             match event:
-                case ModelCallStarted():
+                case events.ModelCallStarted():
                     yield from self._told(event)
-                case ModelCallFinished(result=dict()):
+                case events.ModelCallFinished(result=dict()):
                     yield from self.close()
                     self.open, self._unread = self._written(event, event.result or {}), None
-                case BlockStarted():
+                case events.BlockStarted():
                     yield from self._ran(event)
-                case BlockFinished():
+                case events.BlockFinished():
                     self._ended(event)
 
-    def _told(self, event: ModelCallStarted) -> Iterator[Step]:
+    def _told(self, event: events.ModelCallStarted) -> Iterator[Step]:
         """Take what is new in a request: all of the first one, then what comes after the last answer."""
         messages = event.messages
         answers = [at for at, each in enumerate(messages) if each.get("type") == "AssistantMessage"]
@@ -158,7 +150,7 @@ class _AgentSteps(_Steps):
             unread["content"] = text
         return unread is not None
 
-    def _written(self, event: ModelCallFinished, result: Mapping[str, Any]) -> Step:
+    def _written(self, event: events.ModelCallFinished, result: Mapping[str, Any]) -> Step:
         content, usage = result.get("content"), result.get("usage")
         step: Step = {"source": "agent", "timestamp": _time(event), "message": "", "llm_call_count": 1}
         if isinstance(content, str):
@@ -168,13 +160,14 @@ class _AgentSteps(_Steps):
         if isinstance(result.get("thought"), str):
             step["reasoning_content"] = result["thought"]
         if isinstance(usage, dict):
-            read, wrote = (_number(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+            counts = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+            read, wrote = (count if type(count) is int and count >= 0 else 0 for count in counts)
             step["metrics"] = {"prompt_tokens": read, "completion_tokens": wrote}
             self.prompt_tokens += read
             self.completion_tokens += wrote
         return {**step, "extra": {"duration_s": event.duration_s}}
 
-    def _ran(self, event: BlockStarted) -> Iterator[Step]:
+    def _ran(self, event: events.BlockStarted) -> Iterator[Step]:
         if self.open is None or "observation" in self.open:  # code that no answer of this agent's model contains
             yield from self.close()
             self.open = {"source": "agent", "timestamp": _time(event), "message": "", "llm_call_count": 0}
@@ -188,7 +181,7 @@ class _AgentSteps(_Steps):
         ]
         self.open["tool_calls"] = [*self.open.get("tool_calls", ()), *calls]
 
-    def _ended(self, event: BlockFinished) -> None:
+    def _ended(self, event: events.BlockFinished) -> None:
         calls = self.open.get("tool_calls", ()) if self.open is not None else ()
         ran = [each["tool_call_id"] for each in calls if each["tool_call_id"].startswith(f"{event.number}.")]
         if not ran:
@@ -221,9 +214,9 @@ class _TeamSteps(_Steps):
         return head
 
     def take(self, event: Any) -> Iterator[Step]:
-        if isinstance(event, ConversationChanged):
+        if isinstance(event, events.ConversationChanged):
             yield self.numbered({"source": "system", "timestamp": _time(event), "message": _CHANGES[event.change]})
-        if not isinstance(event, MessageLogged) or str(event.message.get("type")).endswith("Event"):
+        if not isinstance(event, events.MessageLogged) or str(event.message.get("type")).endswith("Event"):
             return
         source, text = str(event.message.get("source")), _text(event.message.get("content"))
         step: Step = {"source": "user", "timestamp": _time(event), "message": text}
@@ -235,7 +228,7 @@ class _TeamSteps(_Steps):
         yield self.numbered(step)
 
 
-def _write(run: Run, file: TextIO, steps: _Steps, agents: Sequence[AgentInfo] = (), **head: Any) -> None:
+def _write(run: Run, file: TextIO, steps: _Steps, agents: Sequence[events.AgentInfo] = (), **head: Any) -> None:
     """Write a trajectory step by step, so that a long one takes little memory."""
     file.write(to_json({**steps.head(), **head})[:-1] + ', "steps": [')
     for number, step in enumerate(steps.all()):
@@ -278,17 +271,10 @@ def _text(content: Any) -> str:
         return content
     parts = content if isinstance(content, list) else [content]
     return "\n".join(
-        each if isinstance(each, str) else "[image]" if _is_image(each) else to_json(each) for each in parts
+        each if isinstance(each, str) else "[image]" if isinstance(each, dict) and "data" in each else to_json(each)
+        for each in parts
     )
-
-
-def _is_image(part: Any) -> bool:
-    return isinstance(part, dict) and "data" in part
 
 
 def _objects(content: Any) -> list[dict[str, Any]]:
     return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-
-
-def _number(value: Any) -> int:
-    return value if type(value) is int and value >= 0 else 0

@@ -106,7 +106,7 @@ def restore_large(
     """Put the parts of an event that are in files back into it."""
     budget = budget or Budget()
     for pointer in sorted(stored, key=lambda each: each.count("/")):
-        keys = [_unescaped(key) for key in pointer.split("/")[1:]]
+        keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
         parent: Any = value
         try:
             for key in keys[:-1]:
@@ -130,7 +130,3 @@ def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Bud
             raise
         return f"[a text of {file.size:,} bytes is not shown: it is in {name}]"
     return json.loads(content) if is_json else content.decode()
-
-
-def _unescaped(key: str) -> str:
-    return key.replace("~1", "/").replace("~0", "~")

@@ -26,11 +26,8 @@ class Line(NamedTuple):
     """A line of a log.
 
     Args:
-        number: Its number, from 1.
         data: Its bytes, without the line end; None if it is too long, or has no end.
         end: Where the next line begins, in bytes from the beginning of the log.
-        size: Its bytes, if it has no data.
-        cut_off: Whether it is the end of the log, without a line end.
     """
 
     number: int

@@ -129,15 +129,10 @@ def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
     """Write a notebook cell by cell, so that a long run is never held in memory."""
     count = 0
     file.write('{\n"cells": [')
-    for count, cell in enumerate(_with_ids(cells), 1):
-        file.write(f"{',' if count > 1 else ''}\n{to_json(cell)}")
+    for count, cell in enumerate(cells, 1):
+        file.write(f"{',' if count > 1 else ''}\n{to_json({'id': f'cell-{count}', **cell})}")
     file.write(f'\n],\n"metadata": {json.dumps(_METADATA)},\n"nbformat": 4,\n"nbformat_minor": 5\n}}\n')
     return count
-
-
-def _with_ids(cells: Iterable[Cell]) -> Iterator[Cell]:
-    for number, cell in enumerate(cells, 1):
-        yield {"id": f"cell-{number}", **cell}
 
 
 _HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")

@@ -42,12 +42,7 @@ class RunIsFinishedError(RunNotResumableError):
 
 @dataclass
 class UndoPoint:
-    """A state between two messages of a conversation.
-
-    Args:
-        state: The state of the agent or team.
-        task: The message of the turn before it, as AutoGen dumps it; None if there was none.
-    """
+    """A state between two messages of a conversation."""
 
     state: dict[str, Any]
     task: list[dict[str, Any]] | None = None
@@ -60,16 +55,12 @@ class Plan:
     """How to resume a run.
 
     Args:
-        histories: What the agents have received since the boundary, by their names in the log.
-        changes: How the journals of the executors' sessions have changed since then, in order.
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
         chain: The codes of the log up to there, if this user has written all of it on this machine; else None.
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
-        finished: The last end of the run, if it has not been continued since.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
         undo_points: The states between the turns of a conversation that can be gone back to, the present one last.
-        questions: All questions of `Later`, with the answers that there are.
     """
 
     run: Run

@@ -222,11 +222,7 @@ class Run:
 
 
 class LogReader:
-    """Reads a log from where it was left, so that one which is being written can be followed.
-
-    Args:
-        chain: Checks who has written the lines. Default: nobody does.
-    """
+    """Reads a log from where it was left, so that one which is being written can be followed."""
 
     def __init__(self, folder: RunFolder, chain: Chain | None = None) -> None:
         self._folder = folder

@@ -180,8 +180,10 @@ async def logged(
                 result = item
             else:
                 event = _as_event(item)
-                if known and isinstance(event, MessageLogged) and known.take(_written(event, log)):
-                    continue
+                if known and isinstance(event, MessageLogged):
+                    as_written = log.redaction.event(event.model_dump(mode="json"))
+                    if known.take(as_written["message"]):
+                        continue
                 log.put(event)
                 await log.keep_up()
             yield item
@@ -216,12 +218,6 @@ async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
     """Write the end of a run."""
     finished = RunFinished(outcome=outcome, **others)
     await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
-
-
-def _written(event: MessageLogged, log: LogWriter) -> dict[str, Any]:
-    """Return a message as it would be in the log."""
-    message: dict[str, Any] = log.redaction.event(event.model_dump(mode="json"))["message"]
-    return message
 
 
 def _as_event(item: Message) -> Event:

@@ -17,7 +17,7 @@ from autogen_core import CancellationToken, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, UserMessage
-from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, ToolSchema, Workbench
+from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, Workbench
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
@@ -145,6 +145,8 @@ class RecordedWorkbench(StaticStreamWorkbench):
         self._steps = steps
         tools = getattr(workbench, "_tools", ())
         self._with_agents = frozenset(tool.name for tool in tools if agents_of(tool))
+        for name in ("list_tools", "start", "stop", "reset", "save_state", "load_state", "dump_component"):
+            setattr(self, name, getattr(workbench, name))
 
     async def call_tool(
         self,
@@ -207,36 +209,6 @@ class RecordedWorkbench(StaticStreamWorkbench):
             return
         async for item in self._workbench.call_tool_stream(name, arguments, cancellation_token, call_id):
             yield item
-
-    # What is the other workbench's own
-
-    async def list_tools(self) -> list[ToolSchema]:
-        """List its tools."""
-        return await self._workbench.list_tools()
-
-    async def start(self) -> None:
-        """Start it."""
-        await self._workbench.start()
-
-    async def stop(self) -> None:
-        """Stop it."""
-        await self._workbench.stop()
-
-    async def reset(self) -> None:
-        """Reset it."""
-        await self._workbench.reset()
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """Return its state."""
-        return await self._workbench.save_state()
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Load its state."""
-        await self._workbench.load_state(state)
-
-    def dump_component(self) -> ComponentModel:
-        """Return its configuration."""
-        return self._workbench.dump_component()
 
 
 def _result_of(recorded: ToolAnswer) -> ToolResult:

@@ -55,7 +55,8 @@ class Redaction:
     def __init__(self, redact: RedactText | None = None, secrets: Iterable[str] = ()) -> None:
         self._redact = redact
         known = sorted({each for each in secrets if len(each.strip()) >= MIN_SECRET}, key=len, reverse=True)
-        forms = [form for each in known for form in dict.fromkeys((each, _in_json(each)))]
+        in_json = (json.dumps(each, ensure_ascii=False)[1:-1] for each in known)
+        forms = [form for pair in zip(known, in_json, strict=True) for form in dict.fromkeys(pair)]
         self._known = [form.encode("utf-8", "replace") for form in forms]
         self._failed = False
 
@@ -163,7 +164,3 @@ def _field_names() -> frozenset[str]:
         elif isinstance(schema, list):
             waiting += schema
     return frozenset(names)
-
-
-def _in_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
@@ -40,6 +40,11 @@ class Record(BaseModel):
     """What all records have in common."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    @classmethod
+    def copy_of(cls, value: object, /, **converted: Any) -> Self:
+        """Make a record with the fields of a value, by name: a subclass of another library may have more."""
+        return cls(**{name: getattr(value, name) for name in cls.model_fields if name not in converted}, **converted)
 
 
 class StoredFile(Record):
@@ -85,15 +90,8 @@ class CallRecord(Record):
     @classmethod
     def of(cls, call: ToolCall, keep: KeepBytes) -> CallRecord:
         """Make the record of a call."""
-        converted: dict[str, Any] = {
-            "images": [
-                ImageRecord(media_type=each.media_type, file=keep(each.data), size=each.size) for each in call.images
-            ],
-            "error_bases": list(call.error_bases),
-        }
-        # Not `vars(call)`: that makes a dict which the call keeps.
-        same = {name: getattr(call, name) for name in cls.model_fields if name not in converted}
-        return cls(**same, **converted)
+        images = [ImageRecord.copy_of(each, file=keep(each.data)) for each in call.images]
+        return cls.copy_of(call, images=images, error_bases=list(call.error_bases))
 
     def call(self, read: ReadBytes) -> ToolCall:
         """Return the call; images that were left out are missing."""
@@ -108,8 +106,6 @@ class DisplayRecord(Record):
     Args:
         data: Its forms by MIME type that are text or JSON.
         files: Its forms by MIME type that are bytes, and JSON that is large.
-        metadata: What the code has said about the forms.
-        path: Its file on the host, or None.
         output_line: The line that stands for it in the output.
         offset: Where it is in the output, in characters, or None.
     """
@@ -126,15 +122,9 @@ class DisplayRecord(Record):
     def of(cls, display: Display, keep: KeepBytes) -> DisplayRecord:
         """Make the record of a display."""
         forms = display.forms
-        return cls(
-            name=display.name,
-            data={kind: form for kind, form in forms.items() if not isinstance(form, bytes)},
-            files={kind: keep(form) for kind, form in forms.items() if isinstance(form, bytes)},
-            metadata=dict(display.metadata),
-            path=display.path,
-            output_line=display.output_line,
-            offset=display.offset,
-        )
+        data = {kind: form for kind, form in forms.items() if not isinstance(form, bytes)}
+        files = {kind: keep(form) for kind, form in forms.items() if isinstance(form, bytes)}
+        return cls.copy_of(display, data=data, files=files, metadata=dict(display.metadata))
 
     def display(self, read: ReadBytes) -> Display:
         """Return the display; forms that were left out are missing."""
@@ -156,7 +146,7 @@ class ArtifactRecord(Record):
     @classmethod
     def of(cls, artifact: Artifact, file: StoredFile | None) -> ArtifactRecord:
         """Make the record of a file."""
-        return cls(**vars(artifact), file=file)
+        return cls.copy_of(artifact, file=file)
 
     def artifact(self) -> Artifact:
         """Return the file as in a result."""
@@ -206,18 +196,16 @@ class ResultRecord(Record):
             return cls(
                 kind=kind, exit_code=result.exit_code, output=result.output, code_file=code_file, outcome=outcome
             )
-        converted: dict[str, Any] = {
-            "value": plain_values.to_json(result.value),
-            "artifacts": [ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
-            "connections": list(result.connections),
-            "notes": list(result.notes),
-            "displays": [DisplayRecord.of(each, keep) for each in result.displays],
-        }
-        # By name: a subclass of another library may have more fields.
-        same = {
-            name: getattr(result, name) for name in cls.model_fields if name not in {"kind", "tool_calls", *converted}
-        }
-        record = cls(kind="sandbox", **same, **converted)
+        record = cls.copy_of(
+            result,
+            kind="sandbox",
+            value=plain_values.to_json(result.value),
+            artifacts=[ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
+            tool_calls=[],
+            connections=list(result.connections),
+            notes=list(result.notes),
+            displays=[DisplayRecord.of(each, keep) for each in result.displays],
+        )
         # One after the other when they are written: the garbage collector looks at ten thousand while nothing else runs.
         if result.tool_calls:
             record.tool_calls = cast(list[CallRecord], Each(result.tool_calls, lambda call: CallRecord.of(call, keep)))

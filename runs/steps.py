@@ -91,9 +91,6 @@ class AgentHistory:
     Args:
         items: What it received since the boundary, in order.
         facts: The facts about its sandbox that it received last, as JSON; None if there are none.
-        calls: Number of finished calls of its model in the whole run.
-        steps: Number of steps that ran code in the whole run.
-        tool_calls: Number of tool calls that its model made in the whole run.
     """
 
     items: deque[ModelAnswer | StepResult | ToolAnswer | Value] = field(default_factory=deque)
@@ -114,9 +111,7 @@ class RunHistory:
 
     Args:
         notes: What to tell the model of each agent about the resumed run.
-        emptied: The agents whose session was not rebuilt.
         at_turn: Whether the run continues at a boundary between two turns of a team.
-        questions: What `Later` asks; None in a conversation, where nothing waits.
     """
 
     agents: dict[str, AgentHistory] = field(default_factory=dict)

@@ -117,24 +117,21 @@ def summarize(run: Run) -> RunSummary:
                 tokens += _tokens(event.result)
             elif isinstance(event, RunFinished):
                 finished = event
-    started = run.started
+    started, failure = run.started, finished.error if finished is not None else None
+    unfinished: Outcome = "running" if finished is None and is_being_written(run.folder.path) else "interrupted"
     return RunSummary(
         path=run.folder.path,
         run=started.run,
         name=started.name[:MAX_TEXT],
         started=started.time,
         task=task_text(started.task or ())[:MAX_TEXT],
-        outcome=finished.outcome if finished is not None else _unfinished(run.folder.path),
+        outcome=finished.outcome if finished is not None else unfinished,
         steps=steps,
         tokens=tokens,
         seconds=clock.seconds,
-        error=_error(finished),
+        error=f"{failure.type}: {failure.message}"[:MAX_TEXT] if failure is not None else None,
         gaps=gaps,
     )
-
-
-def _unfinished(path: Path) -> Outcome:
-    return "running" if is_being_written(path) else "interrupted"
 
 
 class RunClock:
@@ -158,12 +155,6 @@ def _tokens(result: Mapping[str, Any] | None) -> int:
     usage = (result or {}).get("usage")
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else []
     return sum(count for count in counts if isinstance(count, int) and 0 <= count < _MAX)
-
-
-def _error(finished: RunFinished | None) -> str | None:
-    if finished is None or finished.error is None:
-        return None
-    return f"{finished.error.type}: {finished.error.message}"[:MAX_TEXT]
 
 
 def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> str:

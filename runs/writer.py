@@ -55,10 +55,6 @@ class LogWriter:
 
     Everything is written by one thread. If that fails, or takes longer than `DEADLINE_S`, the log ends there, with a warning and,
     if possible, a `LogStopped`; the run goes on.
-
-    Args:
-        last: `seq` of the last event that is in the log.
-        chain: Adds codes to the lines, after the last one in the log; None for none.
     """
 
     def __init__(self, folder: Path, redaction: Redaction, last: int = 0, chain: Chain | None = None) -> None:
@@ -191,10 +187,9 @@ class LogWriter:
 
     async def close(self) -> None:
         """Write what waits, and end; further events are dropped."""
-        if self._ended or self._thread is None:
-            self._ended = True
+        ended, self._ended = self._ended, True
+        if ended or self._thread is None:
             return
-        self._ended = True
         await self._written(None, sync=self.stopped is None, last=True)
         if self.stopped is None:
             await asyncio.to_thread(self._thread.join, DEADLINE_S)
@@ -212,7 +207,7 @@ class LogWriter:
             async with asyncio.timeout(DEADLINE_S):
                 await done
         except TimeoutError:
-            self._stop(f"the disk did not answer within {DEADLINE_S:g} s")
+            self._stop(_reason(TimeoutError()))
 
     def _stop(self, reason: str) -> None:
         if self.stopped is None:

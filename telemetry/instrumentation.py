@@ -74,17 +74,14 @@ def instrument(
             raise TypeError(
                 f"{part!r} can't be instrumented: give agents, teams, executors, sandboxes or model clients."
             )
-    capture = _wanted_by_environment() if content is None else content
-    spans = Spans(tracer_provider, content=capture, redact=redact)
+    if content is None:
+        # Newer instrumentations take the name of a place instead of "true"; ours has only one place, the span.
+        content = os.environ.get(CAPTURE_CONTENT, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
+    spans = Spans(tracer_provider, content=content, redact=redact)
     with ExitStack() as ends:
         for each, begin in _all(parts, spans):
             ends.callback(share(each, tracer_provider, begin))
         return Instrumentation(ends.pop_all())
-
-
-def _wanted_by_environment() -> bool:
-    # Newer instrumentations take the name of a place instead of "true"; ours has only one place, the span.
-    return os.environ.get(CAPTURE_CONTENT, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
 
 
 def _all(parts: Sequence[Part], spans: Spans) -> Iterator[tuple[Any, Callable[[], Callable[[], None]]]]:
@@ -104,7 +101,7 @@ def _all(parts: Sequence[Part], spans: Spans) -> Iterator[tuple[Any, Callable[[]
             yield agent, partial(instrument_agent, agent, spans)
         for client in new(models_of(part)):
             yield client, partial(instrument_model, client, spans)
-        for executor in new([each for each in _observed(part) if isinstance(each, ObservedExecutor)]):
+        for executor in new([each for each in executors_of(part) or [part] if isinstance(each, ObservedExecutor)]):
             yield executor, partial(_instrument_executor, executor, spans)
 
 
@@ -117,7 +114,3 @@ def _instrument_executor(executor: ObservedExecutor, spans: Spans) -> Callable[[
         observer.close()
 
     return end
-
-
-def _observed(part: Part) -> Sequence[object]:
-    return executors_of(part) or [part]

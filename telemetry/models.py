@@ -44,7 +44,7 @@ def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[],
     async def trace(call: ModelCall) -> Items:
         attributes = {**fixed, "gen_ai.request.stream": True} if call.stream else dict(fixed)
         _add_request(attributes, client, call.options)
-        span = spans.start(_name(attributes), attributes, kind=SpanKind.CLIENT)
+        span = spans.start(f"chat {attributes.get(MODEL, '')}".strip(), attributes, kind=SpanKind.CLIENT)
         _note_input(spans, span, call.messages)
         began, waiting = time.monotonic(), True
         async with aclosing(spans.stream(span, call.items())) as items:
@@ -63,10 +63,6 @@ def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[],
         return lambda messages, **options: trace(ModelCall(original, True, messages, options))
 
     return undo_all(Patch(client, "create", create), Patch(client, "create_stream", create_stream))
-
-
-def _name(attributes: Mapping[str, Any]) -> str:
-    return f"chat {attributes[MODEL]}" if MODEL in attributes else "chat"
 
 
 def _describe(client: ChatCompletionClient) -> dict[str, Any]:

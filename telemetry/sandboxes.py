@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -27,14 +26,6 @@ NONZERO_EXIT = "nonzero_exit"
 NS = 1_000_000_000
 
 
-@dataclass
-class _OpenBlock:
-    """A running block: its span, and the token that restores the previous span."""
-
-    span: Span
-    token: Any
-
-
 class SpanObserver:
     """Makes spans of what a sandbox reports. An `Observer`.
 
@@ -44,7 +35,7 @@ class SpanObserver:
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
-        self._blocks: dict[int, _OpenBlock] = {}
+        self._blocks: dict[int, tuple[Span, Any]] = {}  # with the token that restores the previous span
         self._calls: dict[tuple[observers.BlockId, int], Span] = {}
 
     def sandbox_started(self, event: observers.SandboxStarted) -> None:
@@ -71,20 +62,21 @@ class SpanObserver:
         span = self._spans.start(f"execute_tool {EXECUTE_CODE}", attributes)
         if self._spans.content is not None and span.is_recording():
             span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value({"code": event.code}))
-        self._blocks[id(event)] = _OpenBlock(span, otel_context.attach(trace.set_span_in_context(span)))
+        self._blocks[id(event)] = span, otel_context.attach(trace.set_span_in_context(span))
 
     def block_finished(self, event: observers.BlockFinished) -> None:
         """End the span of a block, with its outcome."""
         opened = self._blocks.pop(id(event.started), None)
         if opened is None:
             return
-        otel_context.detach(opened.token)
+        span, token = opened
+        otel_context.detach(token)
         if event.result is not None:
-            self._note_result(opened.span, event.result)
+            self._note_result(span, event.result)
         else:
             kind, _, message = (event.error or "").partition(": ")
-            self._spans.fail(opened.span, kind or "SandboxError", message)
-        opened.span.end()
+            self._spans.fail(span, kind or "SandboxError", message)
+        span.end()
 
     def _note_result(self, span: Span, result: Result) -> None:
         span.set_attributes({EXIT_CODE: result.exit_code, OUTCOME: result.outcome, STATE: result.state})
@@ -93,13 +85,8 @@ class SpanObserver:
         if result.outcome == "ok" and result.exit_code == 0:
             return
         error = result.error
-        kind = (
-            result.outcome
-            if result.outcome not in ("ok", "error")
-            else error.type
-            if error is not None
-            else NONZERO_EXIT
-        )
+        kind = error.type if error is not None else NONZERO_EXIT
+        kind = kind if result.outcome in ("ok", "error") else result.outcome
         self._spans.fail(span, kind, error.message if error is not None else "")
 
     def call_started(self, event: observers.CallIntent) -> None:
@@ -127,9 +114,7 @@ class SpanObserver:
 
     def close(self) -> None:
         """End the spans of what still runs, of which no more will be reported."""
-        for opened in list(self._blocks.values()):
-            opened.span.end()
-        for span in list(self._calls.values()):
+        for span in [*(span for span, _ in self._blocks.values()), *self._calls.values()]:
             span.end()
         self._blocks.clear()
         self._calls.clear()

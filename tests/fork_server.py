@@ -32,7 +32,7 @@ MODULES = (
     "autogen_codeact.cli.demo",
     "autogen_codeact.cli.doctor",
     "autogen_codeact.cli.kept_runs",
-    "autogen_codeact.cli.image",
+    "codeact_sandbox.backends.docker.default_image",
     "autogen_codeact.cli.leftovers",
     "autogen_codeact.cli.model_servers",
     "autogen_codeact.cli.main",

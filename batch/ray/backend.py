@@ -20,8 +20,7 @@ from autogen_codeact.batch.limits import ModelGate
 from autogen_codeact.batch.ray.folders import Folders
 from autogen_codeact.batch.ray.worker import RayWorker, Sent
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.run_end import LogEnd, read_whole
-from autogen_codeact.runs.errors import RunError
+from autogen_codeact.batch.run_end import read_log
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.filenames import printable
 
@@ -46,7 +45,8 @@ async def connected(address: str) -> AsyncIterator[Any]:
         yield ray
         return
     if address == "auto":
-        address = await _within(CONNECT_S, _running_cluster)
+        services = import_module("ray._private.services")
+        address = str(await _within(CONNECT_S, services.canonicalize_bootstrap_address, "auto"))
     await _probe(address)  # Ray itself tries for minutes, and then ends the whole process
     await _within(CONNECT_S, _init, ray, address)
     try:
@@ -70,10 +70,6 @@ def _init(ray: Any, address: str) -> None:
     # It would print the ends of logs of its processes to standard output, as they are.
     worker: Any = import_module("ray._private.worker")
     worker.print_to_stdstream = lambda data, **_: logger.debug("Ray: %s", printable("\n".join(data["lines"])[:4000]))
-
-
-def _running_cluster() -> str:
-    return str(import_module("ray._private.services").canonicalize_bootstrap_address("auto"))
 
 
 async def _probe(address: str) -> None:
@@ -282,7 +278,5 @@ def _is_loss(error: BaseException) -> bool:
 def _lost(log: Path, node: str, error: Exception) -> AttemptError:
     """Return what the scheduler has to know about an attempt whose actor is gone."""
     text = f"the Ray actor on node {node} was lost or does not answer ({type(error).__name__})"
-    end = LogEnd()
-    with suppress(RunError, OSError):
-        end = read_whole(log)
+    end = read_log(log)
     return AttemptError("LostWorker", text, retryable=True, engine=node, usage=end.usage, run=end.run)

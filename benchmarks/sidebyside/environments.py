@@ -57,6 +57,11 @@ ENVIRONMENTS = {
     "smolagents": Environment(("library_smolagents",), ("smolagents[docker]",), "smolagents"),
     "llm-sandbox": Environment(("library_llm_sandbox",), ("llm-sandbox[docker]",), "llm-sandbox"),
 }
+ON_BOARD = {
+    "monty": Environment(("library_monty",), ("pydantic-monty",), "pydantic-monty"),
+    "microsandbox": Environment(("library_microsandbox",), ("microsandbox",), "microsandbox"),
+}
+"""Only for board.py."""
 PLOTS = ("matplotlib",)
 
 

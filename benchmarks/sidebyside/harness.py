@@ -10,7 +10,7 @@ import uuid
 from collections import defaultdict
 from pathlib import Path
 
-from .environments import ENVIRONMENTS, Missing, libraries_image, python_of, version_of
+from .environments import ENVIRONMENTS, ON_BOARD, Missing, libraries_image, python_of, version_of
 
 REQUEST_TIMEOUT_S = 180
 TRIES = 3
@@ -33,7 +33,7 @@ class Remote:
 
     def __init__(self, name, modules=()):
         self.name = name
-        self.environment = ENVIRONMENTS[name]
+        self.environment = (ENVIRONMENTS | ON_BOARD)[name]
         self.modules = modules or self.environment.modules
 
     async def start(self, image):

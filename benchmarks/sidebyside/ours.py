@@ -72,7 +72,7 @@ VARIANTS = {
         "session, raised limits, no checkpoint": {**RAISED, "checkpoint": False},
         "wrong": {"make": Wrong},
     }.items()
-}
+} | {f"docker with {name}, session": _variant("docker", mode="session", runtime=name) for name in ("crun", "runsc")}
 
 
 async def agent_turn(variant):

@@ -84,6 +84,30 @@ class Worker:
                 check(answer, expect)
         return seconds
 
+    async def output(self, key, language, code, most):
+        """Run a block and return the beginning of its output."""
+        return (await self.running[key].run(language, code))[:most]
+
+    async def tasks(self, variant, count, at_once, blocks):
+        """Run tasks, each in a sandbox of its own, and return the seconds until all have ended."""
+        slots = asyncio.Semaphore(at_once)
+
+        async def one():
+            async with slots:
+                made = self.kinds[variant]()
+                await made.prepare()
+                try:
+                    await made.start()
+                    for _ in range(blocks):
+                        check(await made.run_concurrently("python", FIRST["python"]), ANSWER)
+                    await made.stop()
+                finally:
+                    await made.clear()
+
+        began = time.perf_counter()
+        await asyncio.gather(*(one() for _ in range(count)))
+        return time.perf_counter() - began
+
     async def together(self, keys, count, language, code):
         """Run `count` blocks concurrently on each variant and return the seconds until all have ended."""
 

@@ -88,6 +88,7 @@ class AsyncSandbox:
     restart = _of_managed(ManagedSandbox.restart)
     run = _of_managed(ManagedSandbox.run)
     exec = _of_managed(ManagedSandbox.exec)
+    forward = _of_managed(ManagedSandbox.forward)
     put = _of_managed(ManagedSandbox.put_any)
     get = _of_managed(ManagedSandbox.get_any)
     write = _of_managed(ManagedSandbox.write)

@@ -28,7 +28,10 @@ OVER = "the branch is over: begin another one with branch()"
 ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
 LOST = "the sandbox had ended, and its session is lost: run a block first, whose result says so"
 NO_SESSION = "there is no session to branch in process mode: use mode='session'"
-COMMANDS = "commands (start, exec) are running, whose effects could not be undone: end them before branch()"
+COMMANDS = (
+    "commands (start, exec) are running or ports are forwarded, whose effects could not be undone: "
+    "end them before branch()"
+)
 OUTSIDE = (
     "a branch could not be undone here: its blocks can have effects outside the sandbox (its network, or bind_dir)"
 )
@@ -139,7 +142,7 @@ class AsyncBranch:
         workspace = sandbox._folder.workspace
         if sandbox._lost:
             raise Unsupported(LOST)
-        if client.processes.busy:
+        if client.processes.busy or (client.ports is not None and client.ports.forwards):
             raise Unsupported(COMMANDS)
         assert workspace is not None
         # Files of both sides are exchanged first: later, only a branch that is kept adds to the host's.

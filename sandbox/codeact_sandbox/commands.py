@@ -234,11 +234,17 @@ def _checked(command: Words, cwd: str | None, env: Mapping[str, str] | None, use
     return {"words": command if isinstance(command, str) else words, "cwd": cwd, "env": dict(env or {})}
 
 
-async def _prepared(sandbox: HasCommands) -> RunnerClient:
-    """Return the running sandbox, with what has changed on the host."""
+async def live_client(sandbox: HasCommands) -> RunnerClient:
+    """Return the running sandbox, unless its session is being rebuilt."""
     client = await sandbox.ready()
     if sandbox.replaying_now:
         raise SandboxError("the session is being rebuilt: run the command when that is done")
+    return client
+
+
+async def _prepared(sandbox: HasCommands) -> RunnerClient:
+    """Return the running sandbox, with what has changed on the host."""
+    client = await live_client(sandbox)
     if client.gateway is not None:
         client.gateway.begin_block(shut=False)
     workspace = sandbox._folder.workspace

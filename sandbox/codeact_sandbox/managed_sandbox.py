@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from codeact_sandbox import backend_selection as select
-from codeact_sandbox import branches, commands, transfers, trees
+from codeact_sandbox import branches, commands, ports, transfers, trees
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
@@ -471,6 +471,7 @@ class ManagedSandbox:
 
     exec = commands.run_command
     start_job = commands.start_job
+    forward = ports.forward
 
     # Files
 

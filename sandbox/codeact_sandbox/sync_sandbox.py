@@ -21,6 +21,7 @@ from codeact_sandbox.commands import Words
 from codeact_sandbox.host.chunks import OutputChunk
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.pool import SandboxPool
+from codeact_sandbox.ports import Forward as AsyncForward
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool
 from codeact_sandbox.types.errors import SandboxDied
@@ -128,6 +129,10 @@ class Sandbox:
     list_tools = _waiting(AsyncSandbox.list_tools)
     checkpoint = _waiting(AsyncSandbox.checkpoint)
     rollback = _waiting(AsyncSandbox.rollback)
+
+    def forward(self, port: int) -> Forward:
+        """Let this machine connect to a port in the sandbox: see `AsyncSandbox.forward`."""
+        return Forward(self, self._wait(self._sandbox.forward(port)))
 
     def branch(self) -> Branch:
         """Return a branch of the session, for `with`: see `AsyncSandbox.branch`."""
@@ -370,6 +375,32 @@ class Job:
     def close_stdin(self) -> None:
         """Close its standard input, after what was written."""
         self._sandbox._wait(self._job.close_stdin(), self._loop)
+
+
+class Forward:
+    """A port of a sandbox that this machine can reach, until `close` or the end of the sandbox; for `with`."""
+
+    def __init__(self, sandbox: Sandbox, forward: AsyncForward) -> None:
+        self._sandbox = sandbox
+        self._forward = forward
+        self._loop = sandbox._loop
+        self.port = forward.port
+        """The port in the sandbox."""
+        self.socket = forward.socket
+        """A Unix socket for any protocol, in a folder that only this user can open."""
+        self.url = forward.url
+        """An address on loopback for browsers and curl (HTTP, WebSocket), whose random host name is the key to it."""
+
+    def close(self) -> None:
+        """Close it, with its connections; repeated calls are harmless."""
+        if self._sandbox._loop is self._loop:  # else the sandbox has been stopped
+            self._sandbox._wait(self._forward.close(), self._loop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Branch:

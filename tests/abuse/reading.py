@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from autogen_codeact.batch.run_end import read_end, read_whole
+from autogen_codeact.batch.run_end import read_log
 from autogen_codeact.cli.kept_runs import export_run, print_runs, show_run
 from autogen_codeact.runs import RunError
 from autogen_codeact.runs.plan import make_plan
@@ -45,7 +45,7 @@ def read_in_every_way(folder: Path, out: Path) -> None:
         "runs": lambda: print_runs(folder, as_json=False),
         "view": view,
         "list of the viewer": lambda: summary_row("run", folder),
-        "batch": lambda: (read_whole(folder), read_end(folder)),
+        "batch": lambda: read_log(folder),
     }
     for name, way in ways.items():
         said = ""

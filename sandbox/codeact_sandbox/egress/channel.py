@@ -41,12 +41,13 @@ class Channel:
         self.ident = ident
         self.sent = self.received = 0
         """Bytes that the sandbox has sent and received."""
-        self.closed = False
+        self.closed = self.broken = False
+        """Whether it has ended in the sandbox; without an end of its data."""
         self.last_activity = time.monotonic()
         self.on_closed: Callable[[], object] | None = None
         self._link = link
         self._reader = asyncio.StreamReader(limit=HEAD_LIMIT, loop=loop)
-        self._input_ended = self._output_ended = False
+        self._input_ended = self.output_ended = False
         self._input_room = WINDOW
         self._room_lock = threading.Lock()
         self._unacknowledged = 0
@@ -69,7 +70,7 @@ class Channel:
         if data and not self._input_ended:
             self._reader.feed_data(data)
         if op in ("end", "close") and not self._input_ended:
-            self._input_ended = True
+            self._input_ended, self.broken = True, op == "close"
             self._reader.feed_eof()
         if op == "close":
             self.closed = True
@@ -106,7 +107,7 @@ class Channel:
             while not self._credit and not self.closed:
                 self._credit_changed.clear()
                 await self._credit_changed.wait()
-            if self.closed or self._output_ended:
+            if self.closed or self.output_ended:
                 raise ChannelClosed("the sandbox has closed the connection")
             size = min(len(view), self._credit, PIECE)
             self._credit -= size
@@ -117,13 +118,13 @@ class Channel:
 
     def end(self) -> None:
         """Notify the sandbox that nothing more will be sent."""
-        if not self._output_ended and not self.closed:
-            self._output_ended = True
+        if not self.output_ended and not self.closed:
+            self.output_ended = True
             self._link.send_message(self.ident, {"op": "end"})
 
     def close(self) -> None:
         """Close both directions; what was sent still arrives."""
-        self._output_ended = True
+        self.output_ended = True
         if not self.closed:
             self._link.send_message(self.ident, {"op": "close"})
 

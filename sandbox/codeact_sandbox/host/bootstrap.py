@@ -56,6 +56,8 @@ MODULES = [
     "supervisor.process_block",
     "supervisor.job",
     "supervisor.process_connection",
+    "supervisor.channels",
+    "supervisor.ports",
     "supervisor.proxy",
     "supervisor.reset",
     "supervisor.scheduler",

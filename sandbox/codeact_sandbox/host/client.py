@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -63,6 +63,17 @@ class Gateway(Protocol):
         """End every connection."""
 
 
+class Ports(Protocol):
+    """The forwarded ports."""
+
+    @property
+    def forwards(self) -> Collection[object]:
+        """Those that are open."""
+
+    def close(self) -> None:
+        """End every connection."""
+
+
 class RunnerClient:
     """A runner in a sandbox, from start to stop."""
 
@@ -84,6 +95,8 @@ class RunnerClient:
         self._grace_s = grace_s
         self.settings = settings
         self.gateway = gateway
+        self.ports: Ports | None = None
+        """The forwarded ports, if there have been any."""
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
         self.hello: Hello | None = None
@@ -210,7 +223,7 @@ class RunnerClient:
         try:
             with self.requests.lock:
                 connection = self.requests.connection
-                if connection is None or not connection.is_quiet or not self.blocks.idle:
+                if connection is None or not connection.is_quiet or not self.blocks.idle or self.ports is not None:
                     return None
                 if self.gateway is not None and not self.gateway.renew():
                     return None
@@ -254,6 +267,7 @@ class RunnerClient:
                     connection.close(self._grace_s)
                 self._launcher.kill()
             finally:
-                if self.gateway is not None:
-                    self.gateway.close()
+                for each in (self.gateway, self.ports):
+                    if each is not None:
+                        each.close()
                 self._launcher.close()

@@ -45,7 +45,6 @@ class Sessions:
     """The sandboxes of all clients.
 
     Args:
-        make: Makes a sandbox, not started.
         most: Sessions at the same time. For a further one, that which was not used for longest is ended.
         idle_s: Seconds without a call after which a session is ended.
     """

@@ -43,7 +43,6 @@ class Wrapped:
     """MCP servers whose tools code calls.
 
     Args:
-        servers: The servers.
         allow: Patterns of tools that need no approval, such as `crm.find_*`: the client's user is asked about each call to
             another one. None to ask about none.
         log: File to which a line of JSON is added before and after each call. None for no file.

@@ -24,7 +24,7 @@ supervisor/  PID 1. Holds the stream to the host, starts blocks, enforces deadli
              output_capture, cpu_time,
              session, checkpoints, session_environment (a session and its checkpoints),
              worker_processes, process_connection (the zygote and the workers),
-             tool_relay, proxy (calls of host tools and network connections on their way to the host),
+             tool_relay, channels, proxy, ports (calls of host tools, and network connections of both directions),
              files, replay_files, home_folders, ipc (files, and what blocks leave behind),
              reset, fresh_state (how a sandbox becomes like a new one, for its next use)
 

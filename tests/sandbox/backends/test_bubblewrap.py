@@ -139,7 +139,7 @@ class TestSecrets:
         found = await seen(executor, "import json, os; print(json.dumps(sorted(os.environ)))")
         assert set(found) - {"PWD"} == {
             *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK"),
-            *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONUSERBASE"),
+            *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONDONTWRITEBYTECODE", "PYTHONUSERBASE"),
         }
 
     @as_root

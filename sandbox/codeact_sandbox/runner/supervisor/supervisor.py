@@ -10,12 +10,14 @@ import time
 from ..shared import packages, system, wire
 from ..worker import landlock
 from . import (
+    channels,
     event_loop,
     files,
     fresh_state,
     home_folders,
     job,
     output_capture,
+    ports,
     process_block,
     proxy,
     reset,
@@ -63,6 +65,9 @@ class Supervisor:
         self.scheduler = scheduler.Scheduler(self)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
+        self.ports = ports.Ports(self)
+        # Channels that wait until nothing else waits for the stream to the host.
+        self.stalled = []
         self.earlier_code = process_block.EarlierCode()
         # Relays that wait until the stream to the host has room.
         self.paused_relays = set()
@@ -142,8 +147,8 @@ class Supervisor:
             self._session_for(ident).take_checkpoint(ident, message.get("drop"))
         elif kind == wire.ROLL_BACK:
             self._session_for(ident).roll_back(ident)
-        elif kind == wire.CHANNEL and self.proxy is not None:
-            self.proxy.on_message(ident, message, data)
+        elif kind == wire.CHANNEL and self._channels_of(ident) is not None:
+            self._channels_of(ident).on_message(ident, message, data)
         elif kind == wire.RESET:
             self._resetting = True
             reset.Reset(self, message["seconds"], lambda problem: self._on_reset(ident, problem)).step()
@@ -169,6 +174,9 @@ class Supervisor:
         block = self.scheduler.running.get(ident)
         if block is not None and block.relay is not None:
             block.relay.answer(payload)
+
+    def _channels_of(self, ident):
+        return self.ports if ident >= channels.FIRST_OF_HOST else self.proxy
 
     def _session_for(self, ident):
         if self.session is None:
@@ -234,8 +242,10 @@ class Supervisor:
         if not writing:
             if self.jobs.stalled:
                 self.jobs.resume()
-            if self.proxy is not None:
-                self.proxy.resume()
+            stalled, self.stalled = self.stalled, []
+            # poll(2) reports them in this order, so all have the same share.
+            for channel in sorted(stalled, key=lambda each: each.last_read):
+                channel.resume()
 
     def fatal(self, text):
         """Send the host the reason, and exit."""
