@@ -50,7 +50,6 @@ class Transfer:
     message: str
 
     def as_message(self, source: str, context: list[LLMMessage], metadata: Mapping[str, str]) -> HandoffMessage:
-        """Make the agent's answer of it."""
         metadata = {**metadata, "answered_by": self.name}
         return HandoffMessage(
             content=self.message, target=self.target, source=source, context=context, metadata=metadata
@@ -230,7 +229,6 @@ class FinalAnswerTool:
     source = ANSWER_STUB
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Accept the answer."""
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
         if self.end is None:

@@ -55,15 +55,7 @@ Item = BaseAgentEvent | BaseChatMessage
 
 
 class BaseCodeAgent(BaseChatAgent):
-    """An agent that has a model write code, and runs it; subclasses implement `_solve`.
-
-    Args:
-        options: How code runs. The other arguments are those of the subclasses.
-
-    Raises:
-        TypeError: An argument is of a wrong type.
-        ValueError: The name is not an identifier, or the executor can't offer tools to code.
-    """
+    """An agent that has a model write code, and runs it; subclasses implement `_solve`."""
 
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]]
     component_provider_override: ClassVar[str | None] = None
@@ -335,7 +327,7 @@ class BaseCodeAgent(BaseChatAgent):
     def use_approval(self, approval_func: ApprovalFuncType | None) -> None:
         """Set the function that approves code, from the next block on; None to run all code."""
         self._options = replace(self._options, approval_func=approval_func)
-        self._runner.use_options(self._options)
+        self._runner.options = self._options
 
     # State
 
@@ -396,11 +388,7 @@ class BaseCodeAgent(BaseChatAgent):
     # Configuration
 
     def _config_fields(self) -> dict[str, Any]:
-        """Return the fields that the configurations of all agents have.
-
-        Raises:
-            ValueError: Some part of the agent can't be dumped; the message names all of them.
-        """
+        """Return the fields that the configurations of all agents have."""
         components = (self._code_executor, self._model_client, self._model_context)
         kind = self._state_class.__name__.removesuffix("State")
         return {

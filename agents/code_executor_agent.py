@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-    CodeGenerationEvent,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, TextMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
@@ -85,22 +81,12 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         stream_output: Also yield what running code writes, as it writes it, in `ModelClientStreamingChunkEvent`s with
             `chunk_of: execution` in their metadata, because AutoGen's teams accept no other events. Needs an executor that
             can stream. Default: no.
-        tools: Functions of this process that code can call, in addition to those of the executor: typed functions, AutoGen
-            tools, workbenches. All are described to the model. Needs an executor with host tools. Default: none.
-        approve_tool: Called before each call to a tool: a function, or a policy such as `AskPerson()`. Default: that of the
-            executor, if any.
-        skills: Folders of Agent Skills, or folders of such folders, which code has in /skills and the system message describes.
-            They are added to the executor, which must not have been started. Default: those of the executor.
-        describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
-            for each sandbox, when the first turn begins, which starts it. Needs an executor of this package. Default: yes.
-        context_budget: Characters of a request to the model, of which an image counts 4,000, as in `CodeActAgent`; None for no
-            limit, which is the default.
+        tools, approve_tool, skills, describe_environment, context_budget, redact: As in `CodeActAgent`; but the default of
+            `context_budget` is no limit.
         output_content_type: A pydantic model that the answer must fit; it is then a `StructuredMessage` of it. The model is asked
             for it in the strictest form of JSON that it and its server accept, twice again if it does not fit. Needs a model.
             Default: the answer is text.
         output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
-        redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
-            that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
     Raises:
         TypeError: An argument is something else than it says above.

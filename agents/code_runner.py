@@ -114,7 +114,7 @@ class CodeRunner:
         self._session = can.session
         self._source = source
         self._context = context
-        self._options = options
+        self.options = options
         self.in_session = can.session is not None
         self.takes_answers = options.answers and can.tools is not None
         self._record = record_of(can.session) if can.session is not None else None
@@ -160,11 +160,7 @@ class CodeRunner:
     @property
     def asks_later(self) -> bool:
         """Whether somebody who answers later approves its code."""
-        return isinstance(self._options.approval_func, Later)
-
-    def use_options(self, options: RunOptions) -> None:
-        """Run code with other options from the next block on; its tools stay those that it was made with."""
-        self._options = options
+        return isinstance(self.options.approval_func, Later)
 
     async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List the host tools that code can call, without `final_answer` and handoffs."""
@@ -179,7 +175,7 @@ class CodeRunner:
     async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
         """Return what is in the sandbox, as it was when this agent first used the session."""
         executor = self._knows_sandbox
-        if executor is None or not self._options.describe_environment:
+        if executor is None or not self.options.describe_environment:
             return None
         if self._facts is None or self._facts_for != executor.starts:
             ask = partial(_facts, executor, cancellation_token)
@@ -217,9 +213,8 @@ class CodeRunner:
             return self.broken(error, end.answer)
 
     def broken(self, error: SandboxError, answer: Answer | Transfer | None = None) -> RunEnded:
-        """Return how code ended whose sandbox broke."""
         result = broken(error, session=self.in_session)
-        notes = not_handed_over(self._options.handoffs, error.tool_calls)
+        notes = not_handed_over(self.options.handoffs, error.tool_calls)
         return RunEnded(_with_notes(result, *notes), error, answer)
 
     async def _run(
@@ -230,14 +225,14 @@ class CodeRunner:
         end: BlockEnd,
         attempt: InBranch | None = None,
     ) -> CodeResult:
-        if self._options.approval_func is not None:
+        if self.options.approval_func is not None:
             context = await self._context.get_messages()
-            answer = await request_approval(self._options.approval_func, blocks, context, token)
+            answer = await request_approval(self.options.approval_func, blocks, context, token)
             if not answer.approved:
                 return denied(answer.reason)
         self._ran_code = True
         await self.rebuild(token)
-        before = await self._prepare(token) if self._options.setup is not None else None
+        before = await self._prepare(token) if self.options.setup is not None else None
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is not None and attempt is not None:
@@ -271,7 +266,7 @@ class CodeRunner:
             end.transfers.clear()
             result = await (branch.run_block(block, end) if branch else self._execute([block], token, emit, end))
             assert self._record is not None
-            note = partial(self._record.add_block, session, block, result, self._options.redact)
+            note = partial(self._record.add_block, session, block, result, self.options.redact)
             # Many calls and large results take long to serialize.
             many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
             if branch is not None:
@@ -315,7 +310,7 @@ class CodeRunner:
         assert self._with_tools is not None
         on_call = self._calls.append if self._calls is not None else None
         context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end) | self._own_tools)
-        if emit is None or not self._options.stream_output:
+        if emit is None or not self.options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
@@ -330,9 +325,9 @@ class CodeRunner:
 
     def _ending_tools(self, end: BlockEnd) -> dict[str, HostToolProtocol]:
         """Return the host tools by which one block can end the turn."""
-        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self._options.handoffs]
+        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self.options.handoffs]
         if self.takes_answers:
-            tools.append(FinalAnswerTool(end, self._options.output_type))
+            tools.append(FinalAnswerTool(end, self.options.output_type))
         return {tool.name: tool for tool in tools}
 
     def has_other_effects(self, result: CodeResult) -> bool:
@@ -391,9 +386,9 @@ class CodeRunner:
 
     async def _prepare(self, token: CancellationToken) -> ExecutionResult | None:
         """Run the setup, if the session is a new one."""
-        if self._options.setup is None or self._prepared_for == self._session_number():
+        if self.options.setup is None or self._prepared_for == self._session_number():
             return None
-        code = [CodeBlock(code=self._options.setup, language="python")]
+        code = [CodeBlock(code=self.options.setup, language="python")]
         if self._with_tools is not None:
             result: CodeResult = await self._with_tools.run_blocks(code, token, RunContext(journalled=True))
         else:
@@ -416,20 +411,19 @@ class CodeRunner:
     async def _rebuild_pending(
         self, session: SessionExecutor, record: SessionRecord, token: CancellationToken
     ) -> Replay | None:
-        if (journal := record.pending) is None:
-            return None
-        return await awaited(self._rebuild(session, record, journal, token), token)
+        async def run_again(journal: Journal) -> Replay:
+            if session.starts:
+                await self._restart(token)
+            self._ran_code = True
+            await self._prepare(token)
+            made = await replay(session, record, journal, token)
+            # If the sandbox broke, another one has replaced it.
+            await self._prepare(token)
+            return made
 
-    async def _rebuild(
-        self, session: SessionExecutor, record: SessionRecord, journal: Journal, token: CancellationToken
-    ) -> Replay | None:
-        if session.starts:
-            await self._restart(token)
-        self._ran_code = True
-        await self._prepare(token)
-        made = await replay(session, record, journal, token)
-        # If the sandbox broke, another one has replaced it.
-        await self._prepare(token)
+        if record.pending is None:
+            return None
+        made = await awaited(run_again(record.pending), token)
         record.pending = None
         return made if made.blocks or not made.same else None
 
@@ -459,7 +453,7 @@ class CodeRunner:
 
     def save(self) -> dict[str, Any]:
         """Return the fields of a state beside the conversation: the session's journal, and calls of interrupted turns."""
-        return {"journal": self.journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
+        return {"journal": self.journal(), "interrupted": record_calls(self._interrupted, self.options.redact)}
 
     def journal(self) -> Journal | None:
         """Return the journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
@@ -475,7 +469,7 @@ class CodeRunner:
             self._record.check_sandbox(self._session)  # it may have been restarted meanwhile
             self._record.load(journal)
         # A team loads a state from before an interrupted turn; what that turn has done stays done.
-        known = record_calls(self._interrupted, self._options.redact)
+        known = record_calls(self._interrupted, self.options.redact)
         for call in calls:
             if call in known:
                 known.remove(call)

@@ -102,17 +102,9 @@ _CODE = re.compile(
 
 @dataclass(frozen=True)
 class NotRun:
-    """A block of code that was not run.
+    """A block of code that was not run."""
 
-    Args:
-        language: Its normalised label; "" without one.
-        reason: `language`: it is not run here. `unlabelled`: it has no label. `unfenced`: it is in no fence. `transcript`: there
-            are prompts and outputs in it. `untagged`: it is not in `<execute>` tags, where only these are run. `truncated`: it
-            is not closed. `answer`: it could run, but an answer is not run.
-        code: The code.
-    """
-
-    language: str
+    language: str  # normalised; "" without a label
     reason: Reason
     code: str
 

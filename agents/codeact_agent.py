@@ -90,11 +90,7 @@ class Budget:
 
     @contextmanager
     def timed(self, token: CancellationToken) -> Iterator[CancellationToken]:
-        """Give the body a token that is cancelled with `token`, and when `max_seconds` are over.
-
-        Raises:
-            DeadlineExpired: They were over.
-        """
+        """Give the body a token that is cancelled with `token`, and when `max_seconds` are over."""
         if self.until is None:
             yield token
             return

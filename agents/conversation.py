@@ -103,11 +103,7 @@ class ContextBudget:
     async def fit(
         self, messages: Sequence[LLMMessage], client: ChatCompletionClient, *, question: Sequence[LLMMessage] = ()
     ) -> list[LLMMessage]:
-        """Return what is sent of a conversation, with a question at its end that stays whole.
-
-        Raises:
-            ContextTooSmallError: The system message, the task and the question are too long for the model's context.
-        """
+        """Return what is sent of a conversation, with a question at its end that stays whole."""
         fitted, stage = await self._fit(messages, self._limit, LATEST, LATEST), 0
         while (excess := await _excess_tokens(client, [*fitted, *question])) > 0:
             before = fitted
@@ -267,11 +263,7 @@ class Conversation:
         self._refused: set[JsonForm] = set()
 
     async def messages(self, token: CancellationToken, *question: LLMMessage) -> list[LLMMessage]:
-        """Return all messages of the next request to the model, with a question that is not kept.
-
-        Raises:
-            ContextTooSmallError: They do not fit into the model's context.
-        """
+        """Return all messages of the next request to the model, with a question that is not kept."""
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         kept = await self._context.get_messages()
         messages: list[LLMMessage] = [*system, *(without_failed_attempts(kept, self._source) if self.brief else kept)]
@@ -312,11 +304,9 @@ class Conversation:
         return result
 
     async def add_answer(self, result: CreateResult, end: int | None = None) -> None:
-        """Add the model's answer to the context.
+        """Add the model's answer to the context, up to `end`, where its last block of code ends.
 
-        Args:
-            end: Where its last block of code ends. What is behind it is left out: it was written before the code's output was
-                seen, and an output that is invented there would be taken for the real one. Default: all of it is added.
+        What is behind it was written before the output was seen; an invented output would be taken for the real one.
         """
         content = str(result.content)
         if end is not None:
@@ -362,13 +352,7 @@ class Conversation:
         *question: LLMMessage,
         messages: list[LLMMessage] | None = None,
     ) -> CreateResult:
-        """Call the model, and return its answer, which is not added to the context.
-
-        Args:
-            form: The form of the answer. Default: text.
-            question: Is asked at the end of the conversation, and not kept.
-            messages: The whole request. Default: the conversation, and the question.
-        """
+        """Call the model, and return its answer; neither that nor the question is added to the context."""
         if messages is None:
             messages = await self.messages(token, *question)
         async with aclosing(stream_answer(self.client, messages, token, stream=self._stream, form=form)) as answer:

@@ -222,7 +222,10 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
         find += [_read_only, _full]
     hints = [hint for one in find if (hint := one(text, facts)) is not None]
     if result.outcome == "oom":
-        hints.append(_memory(facts))
+        more = f"{2 * facts.memory_bytes // 1024**2}m"
+        problem = f"the code needs more than the sandbox's {size(facts.memory_bytes)} of memory."
+        option = (f"memory='{more}'", f"--memory {more}")
+        hints.append(Hint(problem, "Work on less data at a time.", (option,)))
     return hints
 
 
@@ -259,12 +262,6 @@ def _command(text: str, facts: SandboxFacts) -> Hint | None:
     there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else DO_WITHOUT.capitalize()
     image = (("An image= that has it", "An --image that has it"),) if facts.packages_option else ()
     return Hint(f"the command {match[1]} is not in the sandbox.", there, image)
-
-
-def _memory(facts: SandboxFacts) -> Hint:
-    more = f"{2 * facts.memory_bytes // 1024**2}m"
-    problem = f"the code needs more than the sandbox's {size(facts.memory_bytes)} of memory."
-    return Hint(problem, "Work on less data at a time.", ((f"memory='{more}'", f"--memory {more}"),))
 
 
 def _connection(text: str, facts: SandboxFacts) -> Hint | None:

@@ -42,12 +42,7 @@ _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
 
 _LABEL_START = re.compile(r"[\w{.]")
 
-_TAGS = {
-    "<execute>": "python",
-    "<execute_bash>": "bash",
-    "<execute_ipython>": "python",
-    "<execute_python>": "python",
-}
+_TAGS = {"<execute>": "python", "<execute_bash>": "bash", "<execute_ipython>": "python", "<execute_python>": "python"}
 _OUTSIDE = re.compile("`{3,}|~{3,}|<!--|" + "|".join(_TAGS))
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
 # smolagents instructs models to write this behind a closing fence, as a stop sequence.
@@ -61,25 +56,15 @@ _DEEPEST_QUOTE = 20
 
 @dataclass(frozen=True)
 class ExtractedBlock:
-    """A block of code in a text.
+    """A block of code in a text."""
 
-    Args:
-        language: The normalised label, as `normalise_language` gives it; "" when there is none.
-        code: The code as written, line endings as "\\n"; a fenced block ends with one, as CommonMark has it.
-        line: The line, counted from 1, of the first line of code in the text.
-        complete: False when the fence or tag was never closed: a truncated answer, which must not be run.
-        tagged: Whether it stood in a tag; False for a fence.
-        fence: The character of the fence; "" for a tag.
-        end: Where it ends in the text with "\\n" as line endings, its closing fence or tag included.
-    """
-
-    language: str
-    code: str
-    line: int
-    complete: bool
+    language: str  # normalised; "" without a label
+    code: str  # with "\\n" as line endings
+    line: int  # of its first line in the text, counted from 1
+    complete: bool  # False for a fence or tag that was never closed: a truncated answer, which must not be run
     tagged: bool = field(default=False, compare=False)
-    fence: str = field(default="", compare=False)
-    end: int = field(default=-1, compare=False)
+    fence: str = field(default="", compare=False)  # its character; "" for a tag
+    end: int = field(default=-1, compare=False)  # where its closing fence or tag ends, with "\\n" as line endings
 
 
 def extract_code_blocks(text: str) -> list[ExtractedBlock]:

@@ -40,12 +40,10 @@ class EncodedImage(Image):
         return PILImage.open(BytesIO(base64.b64decode(self.to_base64())), formats=formats)
 
     def to_base64(self) -> str:
-        """The file in base64."""
         return self._uri.partition(",")[2]
 
     @property
     def data_uri(self) -> str:
-        """The file as a `data:` URI."""
         return self._uri
 
 

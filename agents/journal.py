@@ -65,7 +65,6 @@ class RecordedCall(BaseModel):
 
     @classmethod
     def of(cls, call: ToolCall) -> RecordedCall:
-        """Make the record of a call."""
         return cls.model_construct(
             name=call.name,
             arguments=call.arguments,
@@ -101,18 +100,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 
 
 class JournalEntry(BaseModel):
-    """A block that was not killed, with a digest of its output, because the output may contain secrets.
-
-    Args:
-        language: Its language.
-        code: Its code.
-        outcome: How it ended.
-        output: A digest of what it printed, its value included.
-        calls: Its calls to host tools.
-        files: How the workspace that it found differs from that of the last entry with known files: marks by
-            name, None for a removed file. None if not known.
-        connections: Connections to allowed hosts while it ran; None if that was not kept.
-    """
+    """A block that was not killed, with a digest of its output, because the output may contain secrets."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -121,8 +109,9 @@ class JournalEntry(BaseModel):
     outcome: Literal["ok", "error"]
     output: str = Field(max_length=MAX_NAME)
     calls: list[Call] = Field(default_factory=list)
+    # How the workspace that it found differs from that of the last entry with known files; None if not known.
     files: dict[str, Mark | None] | None = Field(default=None, max_length=2 * MAX_FILES)
-    connections: Count | None = None
+    connections: Count | None = None  # to allowed hosts
 
     @field_validator("files")
     @classmethod
@@ -132,7 +121,6 @@ class JournalEntry(BaseModel):
         return files
 
     def block(self) -> CodeBlock:
-        """Return the block."""
         return CodeBlock(code=self.code, language=self.language)
 
 
@@ -215,11 +203,7 @@ class SessionRecord:
         self._unrecorded_before = 0
 
     def add_block(
-        self,
-        executor: SessionExecutor,
-        block: CodeBlock,
-        result: ExecutionResult,
-        redact: RedactResult | None,
+        self, executor: SessionExecutor, block: CodeBlock, result: ExecutionResult, redact: RedactResult | None
     ) -> None:
         """Add a block to the journal.
 
@@ -262,7 +246,6 @@ class SessionRecord:
             self._files = merged(self._files, entry.files)
 
     def clear(self) -> None:
-        """Begin the journal of an empty session."""
         self.journal = Journal()
         self._bytes = self._unrecorded_before = 0
         self._files = {}

@@ -7,16 +7,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_core import ComponentModel
 from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
-    ModelCapabilities,
-    ModelInfo,
     RequestUsage,
 )
-from autogen_core.tools import Tool, ToolSchema
 
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, repeated_part
 
@@ -93,6 +89,11 @@ async def whole(items: Items) -> CreateResult:
     return result  # type: ignore[return-value] # an answer ends with it
 
 
+def _of_client(name: str) -> Any:
+    """Return an attribute of a middleware that is the one of its client."""
+    return property(lambda self: getattr(self.client, name))
+
+
 class ModelMiddleware(ChatCompletionClient):
     """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client."""
 
@@ -118,25 +119,14 @@ class ModelMiddleware(ChatCompletionClient):
             async for item in items:
                 yield item
 
-    async def close(self) -> None:
-        """Close the client."""
-        await self.client.close()
-
-    def actual_usage(self) -> RequestUsage:
-        """Return the tokens of all answers."""
-        return self.client.actual_usage()
-
-    def total_usage(self) -> RequestUsage:
-        """Return the tokens of all answers, those from caches included."""
-        return self.client.total_usage()
-
-    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
-        """Return how many tokens messages have."""
-        return self.client.count_tokens(messages, tools=tools)
-
-    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
-        """Return how many tokens fit into the model's context beside messages."""
-        return self.client.remaining_tokens(messages, tools=tools)
+    close = _of_client("close")
+    actual_usage = _of_client("actual_usage")
+    total_usage = _of_client("total_usage")
+    count_tokens = _of_client("count_tokens")
+    remaining_tokens = _of_client("remaining_tokens")
+    dump_component = _of_client("dump_component")
+    capabilities = _of_client("capabilities")
+    model_info = _of_client("model_info")
 
     async def excess_tokens(self, messages: Sequence[LLMMessage]) -> int | None:
         """Return by how many tokens a request is too long for the model's context; 0 or less if it and an answer fit.
@@ -149,20 +139,6 @@ class ModelMiddleware(ChatCompletionClient):
     def is_small(self) -> bool:
         """Whether the model is known to be a very small one, or to have a small context."""
         return getattr(self.client, "is_small", False)
-
-    @property
-    def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]
-        """What the model can do."""
-        return self.client.capabilities
-
-    @property
-    def model_info(self) -> ModelInfo:
-        """What the model can do."""
-        return self.client.model_info
-
-    def dump_component(self) -> ComponentModel:
-        """Return the configuration of the client."""
-        return self.client.dump_component()
 
 
 def innermost(client: Any) -> Any:

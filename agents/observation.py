@@ -18,7 +18,7 @@ from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, San
 from codeact_sandbox.host.blocks import REFUSALS
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.result import STOPPED, Artifact, ErrorInfo, ToolCall, format_duration, written_by_code
+from codeact_sandbox.types.result import STOPPED, ErrorInfo, ToolCall, format_duration, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10
@@ -124,11 +124,8 @@ def _calls_in_metadata(calls: Sequence[ToolCall]) -> dict[str, str]:
             included.pop()
             break
     metadata = {"tool_calls": f"[{', '.join(included)}]"}
-    return (
-        metadata
-        if len(included) == len(calls)
-        else {**metadata, "tool_calls_left_out": str(len(calls) - len(included))}
-    )
+    left_out = len(calls) - len(included)
+    return {**metadata, "tool_calls_left_out": str(left_out)} if left_out else metadata
 
 
 def _as_object(call: ToolCall) -> dict[str, Any]:
@@ -213,11 +210,6 @@ def describe_calls(calls: Sequence[ToolCall]) -> str:
 
 def _line(call: ToolCall) -> str:
     return f"- {_shortened(_call(call))}"
-
-
-def _about(calls: Sequence[ToolCall]) -> str:
-    refused = sum(call.outcome == "refused" for call in calls)
-    return CALLS_MADE if not refused else SOME_REFUSED if refused < len(calls) else ALL_REFUSED
 
 
 def _some_arguments(call: ToolCall) -> list[tuple[str, Any]]:
@@ -340,22 +332,21 @@ def _remarks(result: ExecutionResult, *, session: bool, vision: bool) -> str:
     elif session and result.outcome == "error":
         lines.append(_KEPT)
     if result.exit_code != 0 and result.tool_calls and result.outcome != "denied":
-        lines.append(f"{_about(result.tool_calls)}\n{describe_calls(result.tool_calls)}")
+        refused = sum(call.outcome == "refused" for call in result.tool_calls)
+        head = CALLS_MADE if not refused else SOME_REFUSED if refused < len(result.tool_calls) else ALL_REFUSED
+        lines.append(f"{head}\n{describe_calls(result.tool_calls)}")
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
         lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes
     if result.artifacts:
-        lines.append(f"Files made or changed: {_files(result.artifacts)}.")
+        files = [f"{a.name} ({a.size} bytes{f'; {a.note}' if a.note else ''})" for a in result.artifacts]
+        lines.append(f"Files made or changed: {_listed(files)}.")
     return "\n".join(lines)
 
 
 def _hidden_value(result: ExecutionResult) -> str | None:
     """The last expression's value, if the executor does not echo it into the output."""
     return None if result.value_repr is None or result.value_repr in result.output else result.value_repr
-
-
-def _files(artifacts: tuple[Artifact, ...]) -> str:
-    return _listed([f"{a.name} ({a.size} bytes{f'; {a.note}' if a.note else ''})" for a in artifacts])
 
 
 def _listed(names: list[str]) -> str:

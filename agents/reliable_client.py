@@ -57,11 +57,7 @@ class ReliableClient(ModelMiddleware):
         self._retries = own if retries is None else retries
 
     async def handle(self, call: ModelCall) -> Items:
-        """Yield the answer to a call.
-
-        Raises:
-            ModelTimeoutError: It, or the next piece of it, did not come in time.
-        """
+        """Yield the answer to a call."""
         if not call.stream:
             yield await self._whole(call)
             return

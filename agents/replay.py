@@ -56,27 +56,18 @@ NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could n
 
 @dataclass
 class Replay:
-    """The outcome of rebuilding a session.
-
-    Args:
-        blocks: Blocks that were run again.
-        differences: Sentences about what differed from the first time.
-        left_out: Blocks that were not recorded.
-        unrecorded: Number of blocks of others in the session, and of rollbacks, which are not recorded.
-        not_rebuilt: Numbers of the blocks, from 1, whose effects on the session were undone or never made.
-        files_unknown: Numbers of the blocks without a record of the files that they found.
-        files_missing: By name, the numbers of the rebuilt blocks that found a file whose content is no longer available.
-        empty: Why the session is empty, as the rest of a sentence; None if it is not.
-    """
+    """The outcome of rebuilding a session."""
 
     blocks: int
     differences: tuple[str, ...] = ()
     left_out: int = 0
-    unrecorded: int = 0
-    not_rebuilt: tuple[int, ...] = ()
+    unrecorded: int = 0  # blocks of others, and rollbacks
+    not_rebuilt: tuple[int, ...] = ()  # numbers of blocks, from 1, also in what follows
     files_unknown: tuple[int, ...] = ()
-    files_missing: dict[str, list[int]] = field(default_factory=dict)
-    empty: str | None = None
+    files_missing: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # by the name of a file that is not available any more
+    empty: str | None = None  # why the session is empty, as the rest of a sentence
 
     @property
     def same(self) -> bool:
@@ -98,7 +89,6 @@ class Replay:
         )
 
     def describe(self) -> str:
-        """Describe it to the model."""
         if self.empty is not None:
             return EMPTY.format(reason=self.empty)
         lines = [REBUILT.format(blocks=f"{self.blocks} blocks were" if self.blocks != 1 else "1 block was")]
@@ -187,7 +177,6 @@ class _Replayer:
         self._until = time.monotonic() + MAX_SECONDS
 
     async def run_all(self, scratch: ReplaySandbox, token: CancellationToken) -> None:
-        """Run the blocks, one after the other."""
         unguarded = await scratch.checkpoint()
         for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
             self.number += 1

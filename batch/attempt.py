@@ -1,4 +1,4 @@
-"""One attempt at a task: an agent in a sandbox of its own, with a log, and the checks of its answer."""
+"""One attempt at a task: an agent in a sandbox of a pool, with a log, the checks of its answer, and whether it is repeated."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import inspect
 import random
 import shutil
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from autogen_agentchat.base import ChatAgent, TaskResult
 from autogen_agentchat.base import Team as BaseTeam
@@ -26,10 +26,11 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTim
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.rows import MAX_ERROR, Outcome, Row
 from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_log
-from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
+from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
@@ -40,13 +41,75 @@ from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
 from autogen_codeact.runs.writer import LogLocked
 from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
+from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.host.waiting import in_thread
 
+SandboxKind = Literal["auto", "docker", "bubblewrap"]
+MAX_READY = 8
+MAX_READY_AGAIN = 2
+ACQUIRE_TIMEOUT_S = 600.0  # seconds that an attempt waits for a sandbox: others may use all that are allowed
 MAX_BACKOFF_S = 60.0
 _STATUS = frozenset({408, 409, 425, 429})
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
 # By name: importing a vendor's package takes long, and it is there if the error is one of its own.
 _CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportError", "ModelTimeoutError"})
+AgentOrTeam = ChatAgent | BaseTeam
+MakeAgent = Callable[..., Any]
+"""Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
+STOP_S = 60.0  # seconds that the end of the sandboxes may take
+NO_ANSWER = "the agent ended without an answer"
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """Which sandboxes there are, as the arguments of `run_batch` say; it can be sent to another process."""
+
+    kind: SandboxKind = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    concurrency: int = 4
+    max_sandboxes: int | None = None
+    uses: int = 1
+
+
+class Sandboxes:
+    """Makes executors, each for one attempt."""
+
+    def __init__(self, spec: SandboxSpec, expected: Callable[[], int | None] = lambda: None) -> None:
+        self._spec = spec
+        self._expected = expected
+        self._pool: ExecutorPool | None = None
+
+    async def start(self) -> None:
+        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
+        spec, kind = self._spec, str(self._spec.kind)
+        if kind not in {"auto", *EXECUTORS}:
+            raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
+        if kind == "auto":
+            kind = await asyncio.to_thread(choose_backend, dict(spec.options))
+        # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
+        ready = min(spec.concurrency, MAX_READY if spec.uses == 1 else MAX_READY_AGAIN)
+        most = spec.max_sandboxes or spec.concurrency + ready
+        options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": kind}
+        self._pool = ExecutorPool(
+            min(ready, most), max_alive=most, acquire_timeout=ACQUIRE_TIMEOUT_S, max_uses=spec.uses, **options
+        )
+        self._pool.expected = self._expected
+
+    async def stop(self) -> None:
+        """Stop all sandboxes, also those in use."""
+        if self._pool is not None:
+            await asyncio.gather(self._pool.stop(), return_exceptions=True)
+
+    async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
+        """Make an executor, not started."""
+        assert self._pool is not None, "start() first"
+        if not data:
+            await self._pool.start()
+        pooled = self._pool.executor(**options)
+        if not data:
+            return pooled
+        values = pooled.sandbox.options.values()
+        return type(pooled)(**{**values, "data": [*(values.get("data") or ()), *data]})
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -80,11 +143,6 @@ def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -
     return max(delay, min(retry_after or 0.0, MAX_BACKOFF_S))
 
 
-AgentOrTeam = ChatAgent | BaseTeam
-MakeAgent = Callable[..., Any]
-"""Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
-
-
 async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
     """Have the caller's function make an agent or a team."""
     made = make(executor, task) if _takes_task(make) else make(executor)
@@ -107,11 +165,6 @@ def _takes_task(make: MakeAgent) -> bool:
         or any(each.kind == each.VAR_POSITIONAL for each in parameters)
         or (len(by_position) > 1 and by_position[1].name == "task")
     )
-
-
-STOP_S = 60.0
-"""Seconds that the end of the sandboxes may take."""
-NO_ANSWER = "the agent ended without an answer"
 
 
 @dataclass

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +22,132 @@ import pydantic_core
 from pydantic_core import to_json
 
 from autogen_codeact.batch.answer_checks import Found, as_text, compare, pattern_problem, shown
-from autogen_codeact.batch.numbers import to_number
 from autogen_codeact.batch.rows import CheckResult, Outcome
 from autogen_codeact.batch.tasks import Check, Task
 from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.errors import SandboxError, SandboxUnavailable
 from codeact_sandbox.types.result import Result
 
+MAX_LOOKED_AT = 10_000  # characters at the end of a text in which its last number has to be
+MAX_DIGITS = 1000
+MAX_EXPONENT = 400
+_SPACES = "\u00a0\u2007\u2009\u202f"
+_INTEGER = rf"\d{{1,3}}(?:[,_{_SPACES}]\d{{3}})+(?!\d)|\d{{1,3}}(?:\{{,\}}\d{{3}})+(?!\d)|\d+(?:_\d+)*"
+_EXPONENT = r"[eE][-+]?\d+(?!\w)|\s?(?:×|\\times|\\cdot|·)\s?10(?:\^|\*\*)(?:\{[-+]?\d+\}|[-+]?\d+)"
+_NUMBER = re.compile(
+    rf"""
+    (?<![\w./^]) (?P<sign>(?<![)\]}}])[-+])? (?:\\?[$€£¥])?
+    (?: \\[dt]?frac\{{\s*(?P<top>-?\d{{1,{MAX_DIGITS}}})\s*\}}\{{\s*(?P<bottom>\d{{1,{MAX_DIGITS}}})\s*\}}
+      | (?P<over>\d{{1,{MAX_DIGITS}}})\s?/\s?(?P<under>\d{{1,{MAX_DIGITS}}})(?![\d/.])
+      | (?P<whole>{_INTEGER})? (?P<part>\.\d+)? (?P<exponent>{_EXPONENT})? (?P<percent>\s?\\?%)?
+    )""",
+    re.VERBOSE,
+)
 END_S = 10.0
 # Without the rest of the package, whose import takes seconds.
 _COMPARE = "import sys; sys.path += sys.argv[1:]; import answer_checks; answer_checks.main()"
 _FOLDERS = [str(Path(each).parents[up]) for each, up in ((__file__, 0), (pydantic_core.__file__, 1))]
+logger = logging.getLogger("autogen_codeact")
+STOP_S = 60.0
+MAX_DETAIL = 500
+_PROGRAM = """
+import json as _json
+_values = _json.loads({values})
+_names = {{"__name__": "__check__", **_values}}
+try:
+    _code = compile(_names.pop("code"), "<check>", "exec", dont_inherit=True)
+except (SyntaxError, ValueError) as _error:
+    _code, _said = None, [None, "the code of the check is not Python: " + str(_error)[:{most}]]
+try:
+    if _code is not None:
+        exec(_code, _names)
+        _passed = _names.get("passed", True)
+        _said = [None if _passed is None else bool(_passed), None]
+except AssertionError as _error:
+    _said = [False, "the check failed: " + (str(_error)[:{most}] or "an assert without a message")]
+print("\\n" + {mark} + _json.dumps(_said), flush=True)
+"""
+MAX_PATTERN = 20_000
+MAX_CODE = 1_000_000
+MAX_ANSWER = 4_000_000  # characters of an answer that can be checked
+LONG_ANSWER = 20_000  # characters from which an answer is compared in another process
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as it was written; the value of "45%" is 45."""
+
+    text: str
+    value: Fraction
+    percent: bool = False
+
+    def is_near(self, other: Number, absolute: float, relative: float) -> bool:
+        """Return whether another number is close enough. If one of them alone is a percentage, 45% is 45 and 0.45."""
+        values = [other.value]
+        if other.percent and not self.percent:
+            values.append(other.value / 100)
+        if self.percent and not other.percent:
+            values.append(other.value * 100)
+        allowed = max(Fraction(absolute), Fraction(relative) * abs(self.value))
+        return any(abs(self.value - value) <= allowed for value in values)
+
+
+def find_number(text: str) -> Number | None:
+    r"""Return the last number in a text, or that in its last `\boxed{…}`."""
+    box = _last_box(text)
+    if box is not None and (number := _last_number(box)) is not None:
+        return number
+    return _last_number(text)
+
+
+def to_number(value: Any) -> Number | None:
+    """Return an expected value as a number, or None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _last_number(str(value))
+    return find_number(value) if isinstance(value, str) else None
+
+
+def _last_box(text: str) -> str | None:
+    start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
+    if start < 0:
+        return None
+    start, depth = text.index("{", start), 0
+    for place in range(start, min(len(text), start + MAX_LOOKED_AT)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start + 1 : place]
+    return None
+
+
+def _last_number(text: str) -> Number | None:
+    found = None
+    for match in _NUMBER.finditer(text[-MAX_LOOKED_AT:].replace("\u2212", "-")):
+        if match.group("top") or match.group("over") or match.group("whole") or match.group("part"):
+            found = _number(match) or found
+    return found
+
+
+def _number(match: re.Match[str]) -> Number | None:
+    groups = match.groupdict()
+    sign = -1 if groups["sign"] == "-" else 1
+    text = match.group().strip()
+    top, bottom = (groups["top"] or groups["over"]), (groups["bottom"] or groups["under"])
+    if bottom is not None:
+        if int(bottom) == 0:
+            return None
+        return Number(text, sign * Fraction(int(top), int(bottom)))
+    digits = re.sub(r"\D", "", groups["whole"] or "0") + (groups["part"] or "")
+    exponent = re.search(r"([-+]?\d+)\}?$", groups["exponent"]) if groups["exponent"] else None
+    power = exponent.group(1) if exponent else "0"
+    if len(digits) > MAX_DIGITS or len(power) > 6 or abs(int(power)) > MAX_EXPONENT:
+        return None
+    try:
+        value = Fraction(Decimal(f"{digits}E{power}"))
+    except InvalidOperation:
+        return None
+    return Number(text, sign * value, groups["percent"] is not None)
 
 
 async def compare_in_process(check: Check, answer: str) -> Found:
@@ -50,18 +169,14 @@ async def compare_in_process(check: Check, answer: str) -> Found:
         async with asyncio.timeout(check.timeout):
             output, _ = await process.communicate(request)
     except TimeoutError:
-        return None, f"the {_name(check)} took longer than {check.timeout:g} s"
+        return None, f"the {check.kind} check took longer than {check.timeout:g} s"
     finally:
         await _end(process)
     try:
         passed, detail = json.loads(output)
     except ValueError:
-        return None, f"the {_name(check)} could not be tried: its process ended with status {process.returncode}"
+        return None, f"the {check.kind} check could not be tried: its process ended with status {process.returncode}"
     return passed, detail
-
-
-def _name(check: Check) -> str:
-    return "regex" if check.kind == "regex" else f"{check.kind} check"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -70,29 +185,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             process.kill()
         async with asyncio.timeout(END_S):
             await asyncio.shield(process.wait())
-
-
-logger = logging.getLogger("autogen_codeact")
-
-STOP_S = 60.0
-MAX_DETAIL = 500
-_PROGRAM = """
-import json as _json
-_values = _json.loads({values})
-_names = {{"__name__": "__check__", **_values}}
-try:
-    _code = compile(_names.pop("code"), "<check>", "exec", dont_inherit=True)
-except (SyntaxError, ValueError) as _error:
-    _code, _said = None, [None, "the code of the check is not Python: " + str(_error)[:{most}]]
-try:
-    if _code is not None:
-        exec(_code, _names)
-        _passed = _names.get("passed", True)
-        _said = [None if _passed is None else bool(_passed), None]
-except AssertionError as _error:
-    _said = [False, "the check failed: " + (str(_error)[:{most}] or "an assert without a message")]
-print("\\n" + {mark} + _json.dumps(_said), flush=True)
-"""
 
 
 async def check_with_code(task: Task, check: Check, answer: str, sandboxes: Any) -> Found:
@@ -164,14 +256,6 @@ def _read_output(output: str, mark: str) -> Found:
     if passed is None:
         return None, str(detail or "the check has set `passed` to None")[:MAX_DETAIL]
     return passed is True, str(detail or "the check has set `passed` to a false value")[:MAX_DETAIL]
-
-
-MAX_PATTERN = 20_000
-MAX_CODE = 1_000_000
-MAX_ANSWER = 4_000_000
-"""Characters of an answer that can be checked."""
-LONG_ANSWER = 20_000
-"""Characters from which an answer is compared in another process."""
 
 
 async def check_answer(task: Task, answer: str, sandboxes: Any) -> list[CheckResult]:

@@ -62,8 +62,7 @@ class BatchFolder:
 
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
         self.path = path
-        self.notices: list[str] = []
-        """What the user should know about the state in which the folder was found."""
+        self.notices: list[str] = []  # what the user should know about the state in which the folder was found
         self.index: RowIndex
         self._accept = accept_changes
         self._release: Callable[[], None] | None = None

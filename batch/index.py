@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,20 +16,21 @@ from pydantic_core import from_json
 
 from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.rows import Outcome, Row
-from autogen_codeact.runs.budget import json_cost
-from autogen_codeact.runs.folder import read_lines
+from autogen_codeact.runs.folder import json_cost, read_lines
 
 RESULTS = "results.jsonl"
-MAX_LINE = 32 * 1024 * 1024
-"""Bytes of a row; longer lines are left out. A row's metadata can have 16 MiB."""
-MAX_COST = 64 * 1024 * 1024
-"""Bytes of memory that a row may take."""
+MAX_LINE = 32 * 1024 * 1024  # bytes of a row; longer lines are left out. A row's metadata can have 16 MiB
+MAX_COST = 64 * 1024 * 1024  # bytes of memory that a row may take
 _SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 CREATE TABLE row (id, repeat, offset, outcome, passed, prompt, completion, log, PRIMARY KEY (id, repeat)) WITHOUT ROWID;
 CREATE TABLE task (id PRIMARY KEY, place) WITHOUT ROWID;
 BEGIN;
+"""
+_COUNTS = """
+SELECT count(*), total(outcome = 'failed'), total(outcome = 'waiting'), total(outcome = 'invalid'),
+    count(passed), total(passed), total(prompt), total(completion) FROM row
 """
 _Number = Annotated[int, Field(gt=-(2**62), lt=2**62)]
 
@@ -61,24 +62,13 @@ class RowCounts:
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def add(self, by: int, outcome: str, passed: bool | None, prompt_tokens: int, completion_tokens: int) -> None:
-        """Add a row (1), or take one away (-1)."""
-        self.rows += by
-        self.failed += by * (outcome == "failed")
-        self.waiting += by * (outcome == "waiting")
-        self.invalid += by * (outcome == "invalid")
-        self.checked += by * (passed is not None)
-        self.passed += by * bool(passed)
-        self.prompt_tokens += by * prompt_tokens
-        self.completion_tokens += by * completion_tokens
-
 
 class RowIndex:
     """Finds rows; the last one of a task and repetition counts. Any thread may use it."""
 
     def __init__(self, path: Path, *, invalid: bool = True) -> None:
         self.path = path
-        self.counts = RowCounts()
+        self._counts: RowCounts | None = None
         self.damaged = self.replaced = self.end = 0
         """Lines that are no rows; rows that do not count; and the end of the last whole line."""
         # In a temporary file, of which nothing stays, and in one transaction that is never committed: that would take time.
@@ -122,16 +112,20 @@ class RowIndex:
 
     def put(self, row: _Entry | Row, offset: int) -> None:
         """Take a row into account, in place of an earlier one."""
-        key = row.id, row.repeat
-        counted = row.outcome, row.passed, row.prompt_tokens, row.completion_tokens
-        sql = "SELECT outcome, passed, prompt, completion FROM row WHERE id = ? AND repeat = ?"
+        values = row.id, row.repeat, offset, row.outcome, row.passed, row.prompt_tokens, row.completion_tokens, row.log
         with self._in_use() as database:
-            if (before := database.execute(sql, key).fetchone()) is not None:
-                self.counts.add(-1, *before)
-                self.replaced += 1
-            self.counts.add(1, *counted)
-            values = (*key, offset, *counted, row.log)
+            self._counts = None
+            known = database.execute("SELECT 1 FROM row WHERE id = ? AND repeat = ?", values[:2]).fetchone()
+            self.replaced += known is not None
             database.execute("INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+    @property
+    def counts(self) -> RowCounts:
+        """The rows that count, in numbers."""
+        with self._in_use() as database:
+            if self._counts is None:
+                self._counts = RowCounts(*map(int, database.execute(_COUNTS).fetchone()))
+            return self._counts
 
     def find(self, task_id: str, repeat: int) -> tuple[int, str, str | None] | None:
         """Return offset, outcome and log of a row."""
@@ -172,6 +166,8 @@ class RowIndex:
 
     def close(self) -> None:
         """Remove the index; repeated calls are harmless."""
+        with suppress(BatchFolderError):
+            _ = self.counts  # they stay known
         with self._lock:
             self._database.close()
 

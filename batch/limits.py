@@ -53,8 +53,7 @@ class LocalGate:
         self._rate_limit = RateLimit(settings.model_calls_per_minute)
         self.prompt_tokens = 0
         self.completion_tokens = 0
-        self.spent: str | None = None
-        """Why no further call may begin, or None."""
+        self.spent: str | None = None  # why no further call may begin, or None
 
     @property
     def cost(self) -> float | None:

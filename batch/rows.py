@@ -8,18 +8,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from autogen_codeact.agents.text import shorten
 
-MAX_ANSWER = 1024 * 1024
-"""Bytes of an answer that are kept; the whole one is in the run log."""
-MAX_ERROR = 4000
-"""Characters of an error that are kept."""
-MAX_FAILURES = 100
-"""Attempts that are kept, the last ones."""
+MAX_ANSWER = 1024 * 1024  # bytes of an answer that are kept; the whole one is in the run log
+MAX_ERROR = 4000  # characters of an error that are kept
+MAX_FAILURES = 100  # attempts that are kept, the last ones
 MAX_NAME = 200
 MARK_BYTES = 200
 Outcome = Literal["completed", "stopped", "waiting", "failed", "invalid"]
 
-AGAIN = ("failed", "waiting")
-"""Outcomes of tasks that the next command of the batch goes on with."""
+AGAIN = ("failed", "waiting")  # outcomes of tasks that the next command of the batch goes on with
 
 
 class CheckResult(BaseModel):

@@ -14,13 +14,12 @@ from typing import Any, Literal, Self
 
 from pydantic_core import from_json, to_json
 
-from autogen_codeact.batch.attempt import Backend, BatchContext, LocalBackend, MakeAgent
+from autogen_codeact.batch.attempt import Backend, BatchContext, LocalBackend, MakeAgent, SandboxKind, SandboxSpec
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
 from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler, run_uncancelled
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import write_summary

@@ -1,4 +1,4 @@
-"""Which attempt begins when: slots, limits, retries, and the rows that come out."""
+"""Which attempt of which task begins when: slots, limits, retries, and the rows that come out."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_te
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
+
+logger = logging.getLogger("autogen_codeact")
+MAX_UNREAD = 100  # rows that nobody has taken before no further task begins
+CANCEL_S = 60.0  # seconds that cancelled attempts have to end, before they are left alone
+LATE_S = 90.0  # the same after `task_timeout`; ending a sandbox may take 60
+RATE_ROWS = 50
 
 
 async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
@@ -64,8 +70,7 @@ class Jobs:
         total: int | None,
         add_row: Callable[[Row], Awaitable[None]],
     ) -> None:
-        self.total = total
-        """How many rows there will be, or None if that is not known yet."""
+        self.total = total  # how many rows there will be, or None if that is not known yet
         self._tasks = tasks
         self._is_repeatable = isinstance(tasks, str | Path | Sequence) or getattr(tasks, "is_repeatable", False)
         self._folder = folder
@@ -121,17 +126,6 @@ class Jobs:
                 fields = {name: getattr(before, name) for name in AttemptRecord.model_fields}
                 job.failures = [*job.failures, AttemptRecord(**fields)]
         return job
-
-
-logger = logging.getLogger("autogen_codeact")
-
-MAX_UNREAD = 100
-"""Rows that nobody has taken before no further task begins."""
-CANCEL_S = 60.0
-"""Seconds that cancelled attempts have to end, before they are left alone."""
-LATE_S = 90.0
-"""The same after `task_timeout`; ending a sandbox may take 60."""
-RATE_ROWS = 50
 
 
 class Scheduler:

@@ -336,7 +336,7 @@ def load_runner() -> types.SimpleNamespace:
         "supervisor.files",
         "supervisor.session_environment",
         "supervisor.checkpoints",
-        "supervisor.process_connection",
+        "supervisor.worker_processes",
         "supervisor.tool_relay",
         "supervisor.block_report",
     )
@@ -379,7 +379,7 @@ class Supervisor:
                 reports.append(self.runner.block_report.check(message))
 
         with selectors.DefaultSelector() as selector:
-            made = self.runner.process_connection.ProcessConnection(selector, hear, lambda: hung_up.append(True))
+            made = self.runner.worker_processes.ProcessConnection(selector, hear, lambda: hung_up.append(True))
             made.connect(ours, os.getpid())
             data = b"".join(maker.stream(b"DCG", REPORT))
             while data and not made.closed:

@@ -23,8 +23,7 @@ class CodeApproval:
         ask: Asks in the terminal about code, and returns the answer.
     """
 
-    control: RunControl | None = None
-    """The buttons of the run's page, which can answer, too."""
+    control: RunControl | None = None  # the buttons of the run's page, which can answer, too
 
     def __init__(self, ask: Callable[[str], Awaitable[str]]) -> None:
         self._ask = ask

@@ -23,12 +23,9 @@ from autogen_codeact.cli.terminal import Terminal
 from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.types.formatting import format_count, format_percent
 
-INTERVAL_S = 0.25
-"""Seconds between two drawings, however many tasks end."""
-LINE_S = 60.0
-"""Without a terminal: seconds between two lines."""
-MAX_FAILURES = 50
-"""Failed attempts that get a line; the others are counted."""
+INTERVAL_S = 0.25  # seconds between two drawings, however many tasks end
+LINE_S = 60.0  # without a terminal: seconds between two lines
+MAX_FAILURES = 50  # failed attempts that get a line; the others are counted
 MAX_LINE = 300
 _END_S = 2.0
 _OUTCOMES = ("completed", "stopped", "waiting", "failed", "invalid")
@@ -204,8 +201,7 @@ class RowWriter:
 
     def __init__(self) -> None:
         self._threads = Threads(1, name="rows")
-        self.is_stuck = False
-        """Whether a row waits for the reader, so that nothing else can be printed either."""
+        self.is_stuck = False  # whether a row waits for the reader, so that nothing else can be printed either
 
     async def write(self, row: dict[str, Any]) -> None:
         """Print a row."""

@@ -21,12 +21,12 @@ from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.settings import BatchSettings, Prices
 from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
-from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import AgentChoice, BatchJob
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
 from autogen_codeact.cli.models import open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.cli.sandbox import make_agent
 from autogen_codeact.teams import Team
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")

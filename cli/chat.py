@@ -24,9 +24,9 @@ from autogen_codeact.cli.kept_runs import (
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.runs import load_run
+from autogen_codeact.runs.agents import asks_first, set_approval
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
-from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.store import find_run, run_name
 from autogen_codeact.runs.summary import task_text
 from codeact_sandbox.types.formatting import format_count

@@ -12,21 +12,19 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.reliable_client import ReliableClient
-from autogen_codeact.cli.agents import make_agent
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.jobs import AgentChoice, ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
-from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.sandbox import make_agent, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.runs.agents import agent_keys, describe_agents
+from autogen_codeact.runs.agents import agent_keys, describe_agents, load_agents
 from autogen_codeact.runs.copies import export_files
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import load_run
-from autogen_codeact.runs.rebuilt_agents import load_agents
 from autogen_codeact.teams.loading import load_component
 from autogen_codeact.teams.parts import executors_of
 

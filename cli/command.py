@@ -18,8 +18,7 @@ from autogen_codeact.cli.exit import clean_exit
 class _FlagsWithoutType:
     """A command or group in whose help flags have no type: typer would show `<bool>`, as if they took a value."""
 
-    shown: Collection[str] | None = None
-    """Names of the options in its help; the others work, too. None: all."""
+    shown: Collection[str] | None = None  # names of the options in its help; the others work, too. None: all
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -55,8 +55,7 @@ async def _recorded(out: Path, folder: Path, choice: SandboxChoice) -> int:
     terminal, begun, recording = Terminal(), time.monotonic(), load_recording()
     terminal.line("codeact demo", "cyan", bold=True)
     terminal.line("A model solves a task by writing code, which runs in a sandbox.")
-    terminal.line("When the code fails, the model repairs it.")
-    terminal.line()
+    terminal.line("When the code fails, the model repairs it.\n")
     terminal.field("Model", "recorded: its answers are read from a file, so no key and no network are needed")
     terminal.field("Code", "real: every result below comes from running the code now")
     work_dir, log = folder / "work", folder / "demo"
@@ -78,8 +77,7 @@ async def _recorded(out: Path, folder: Path, choice: SandboxChoice) -> int:
 async def _live(folder: Path, choice: SandboxChoice) -> int:
     terminal, client = Terminal(), open_model(ModelChoice(LOCAL))
     terminal.line("codeact demo --live", "cyan", bold=True)
-    terminal.line("A model on this machine solves a task by writing code, which runs in a sandbox.")
-    terminal.line()
+    terminal.line("A model on this machine solves a task by writing code, which runs in a sandbox.\n")
     terminal.field("Model", "SmolLM2-135M-Instruct, live: no key, and no network once it is fetched")
     outputs = await _play(terminal, choice, client, LIVE_TASK, folder / "demo")
     solved = LIVE_VALUE in outputs.split()

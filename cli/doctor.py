@@ -48,6 +48,7 @@ _ADVISORIES = {
     "Linux": "https://docs.kernel.org/process/cve.html",
 }
 
+_AS_ROOT = "Start as root, or where systemd lets this user create control groups; or use Docker."
 AddCheck = Callable[[Check], None]
 
 
@@ -82,7 +83,11 @@ def run_doctor(image: str | None, *, as_json: bool) -> int:
 
 def _check_host(image: str | None, add: AddCheck) -> SandboxChoice | None:
     """Look for Docker and bubblewrap; return the sandbox to test: one is enough, unless an option requests Docker."""
-    bubblewrap = _check_bubblewrap()
+    bubblewrap = Check("bubblewrap", "ok", "works; used with --sandbox bubblewrap, or if no engine answers")
+    try:
+        check_bubblewrap()
+    except SandboxError as error:
+        bubblewrap = Check("bubblewrap", "note", "can't be used", str(error))
     needed = image is not None or bubblewrap.status != "ok"
     found = None
     try:
@@ -100,14 +105,6 @@ def _check_host(image: str | None, add: AddCheck) -> SandboxChoice | None:
         return None
     usable = image or (version.DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
     return SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S)
-
-
-def _check_bubblewrap() -> Check:
-    try:
-        check_bubblewrap()
-    except SandboxError as error:
-        return Check("bubblewrap", "note", "can't be used", str(error))
-    return Check("bubblewrap", "ok", "works; used with --sandbox bubblewrap, or if no engine answers")
 
 
 def _check_engine(client: docker.APIClient, add: AddCheck) -> None:
@@ -183,10 +180,9 @@ def _for_bubblewrap(check: Check, probed: dict[str, Any]) -> Check:
     """Replace the checks of control groups, which an ordinary user may not be allowed to create."""
     if check.status == "lack" and check.name == "memory" and probed["memory"] is None:
         detail = f"at most {probed['address_space']:,} bytes for each process; no limit for all processes together"
-        advice = "Start as root, or where systemd lets this user create control groups; or use Docker."
-        return Check("memory", "note", detail, advice)
+        return replace(check, status="note", detail=detail, advice=_AS_ROOT)
     if check.status == "lack" and check.name == "processes" and probed["pids"] is None:
-        return Check("processes", "ok", f"at most {probed['nproc']:,} at once")
+        return replace(check, status="ok", detail=f"at most {probed['nproc']:,} at once", advice="")
     return replace(check, advice="Please report this to the developers of autogen-codeact." if check.advice else "")
 
 
@@ -220,7 +216,9 @@ def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
         holds = found == expected
         return check(name, holds, f"at most {expected:,} {unit}" if holds else wrong, advice)
 
-    yield check("network", probed["interfaces"] == ["lo"] and not probed["connects"], _describe_network(probed))
+    names, alone = ", ".join(probed["interfaces"]), probed["interfaces"] == ["lo"]
+    network = f"{'loopback only' if alone else f'interfaces {names}'}, {'connections' if probed['connects'] else 'no connection'}"
+    yield check("network", alone and not probed["connects"], f"{network} to the outside")
     bounding = "none can be acquired" if not probed["bounding"] else f"{probed['bounding']:#x} can be acquired"
     yield check("capabilities", not (probed["capabilities"] or probed["bounding"]), f"{acquired}, and {bounding}")
     yield check("privileges", probed["no_new_privs"], f"no_new_privs, seccomp mode {probed['seccomp']}")
@@ -232,21 +230,20 @@ def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
     yield _check_isolation(probed["landlock"], signals=probed["signals_reach_others"])
 
 
-def _describe_network(probed: dict[str, Any]) -> str:
-    interfaces = "loopback only" if probed["interfaces"] == ["lo"] else f"interfaces {', '.join(probed['interfaces'])}"
-    return f"{interfaces}, {'connections' if probed['connects'] else 'no connection'} to the outside"
-
-
 def _check_isolation(version: int, *, signals: bool) -> Check:
+    found = Check("isolation", "ok", f"blocks of one sandbox are isolated from each other: Landlock ABI {version}")
     if version < 2:
         advice = (
             "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp profile that "
             "allows it. Until then blocks that may call host tools run alone."
         )
-        return Check("isolation", "note", "blocks of one sandbox are not isolated: Landlock is not available", advice)
-    detail = f"blocks of one sandbox are isolated from each other: Landlock ABI {version}"
-    if signals:
-        return Check(
-            "isolation", "note", f"{detail}, except signals", "Isolation of signals needs Linux 6.12 or later."
+        return replace(
+            found,
+            status="note",
+            detail="blocks of one sandbox are not isolated: Landlock is not available",
+            advice=advice,
         )
-    return Check("isolation", "ok", detail)
+    if signals:
+        advice = "Isolation of signals needs Linux 6.12 or later."
+        return replace(found, status="note", detail=f"{found.detail}, except signals", advice=advice)
+    return found

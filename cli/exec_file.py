@@ -137,10 +137,8 @@ class CodeInFile:
 
     language: str
     code: str
-    line: int = 1
-    """The line of the file, or of the notebook's cell, at which it begins; counted from 1."""
-    script: bool = False
-    """Whether it is all of a script."""
+    line: int = 1  # the line of the file, or of the notebook's cell, at which it begins; counted from 1
+    script: bool = False  # whether it is all of a script
     cell: int | None = None
     """Number of the notebook's cell, counted from 1 with all its cells; None for another file."""
 

@@ -20,6 +20,8 @@ from autogen_codeact.cli.output import clear_status, guard_streams
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
+_EXPECTED = frozenset({"CommandError", "BatchError", "RunError", "LogLocked", "SandboxError", "ViewerError"})
+"""Errors whose message says what to do. By name: to import them takes a second."""
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
 """Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
@@ -100,14 +102,7 @@ def clean_exit() -> Iterator[None]:
         say("interrupted")
         raise typer.Exit(EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED) from None
     except Exception as error:
-        # Imported late: it imports AutoGen.
-        from autogen_codeact.batch.errors import BatchError  # noqa: PLC0415
-        from autogen_codeact.runs.errors import RunError  # noqa: PLC0415
-        from autogen_codeact.runs.writer import LogLocked  # noqa: PLC0415
-        from autogen_codeact.viewer.server import ViewerError  # noqa: PLC0415
-        from codeact_sandbox.types.errors import SandboxError  # noqa: PLC0415
-
-        if not isinstance(error, (CommandError, BatchError, RunError, LogLocked, SandboxError, ViewerError)):
+        if not _EXPECTED.intersection(kind.__name__ for kind in type(error).__mro__):
             raise
         say("\ncodeact: ".join([str(error), *getattr(error, "__notes__", ())]))
         raise typer.Exit(EXIT_ERROR) from None

@@ -17,31 +17,6 @@ from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelC
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 
 agent_option = partial(option, rich_help_panel="Agent")
-
-
-@dataclass(frozen=True)
-class AgentChoice:
-    """The options of an agent."""
-
-    retries: int | None = agent_option(None, min=0, metavar="N", help="Most repairs of failed code.", show_default="3")
-    team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
-    act: bool = agent_option(False, "--act", help="One agent that works in steps; later ones see its variables.")
-    steps: int | None = agent_option(None, min=1, metavar="N", help="Most steps with --act.", show_default="20")
-
-    def check(self, sandbox: SandboxChoice) -> None:
-        """Raise a `CommandError` if the options do not fit together."""
-        if self.team and self.retries is not None:
-            raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
-        if self.act and self.team:
-            raise CommandError("--act and --team can't be combined: choose one.")
-        if self.act and self.retries is not None:
-            raise CommandError("--retries is not for --act: there --steps limits the run.")
-        if self.act and sandbox.mode == "process":
-            raise CommandError("--act needs --mode session: leave --mode process out.")
-        if self.steps is not None and not self.act:
-            raise CommandError("--steps is only for --act.")
-
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 ViewOption = Annotated[
     bool, typer.Option("--view", help="Show it live in a browser, with buttons to stop and approve.")
@@ -57,6 +32,34 @@ _save_option = partial(
     metavar="RUN",
     help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
 )
+
+
+@dataclass(frozen=True)
+class AgentChoice:
+    """The options of an agent."""
+
+    retries: int | None = agent_option(None, min=0, metavar="N", help="Most repairs of failed code.", show_default="3")
+    team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
+    act: bool = agent_option(False, "--act", help="One agent that works in steps; later ones see its variables.")
+    steps: int | None = agent_option(None, min=1, metavar="N", help="Most steps with --act.", show_default="20")
+    attempts: int | None = agent_option(None, min=1, max=16, metavar="N", help="Answers tried at each step with --act.")
+
+    def check(self, sandbox: SandboxChoice) -> None:
+        """Raise a `CommandError` if the options do not fit together."""
+        if self.team and self.retries is not None:
+            raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
+        if self.act and self.team:
+            raise CommandError("--act and --team can't be combined: choose one.")
+        if self.act and self.retries is not None:
+            raise CommandError("--retries is not for --act: there --steps limits the run.")
+        if self.act and sandbox.mode == "process":
+            raise CommandError("--act needs --mode session: leave --mode process out.")
+        if self.steps is not None and not self.act:
+            raise CommandError("--steps is only for --act.")
+        if self.attempts is not None and not self.act:
+            raise CommandError("--attempts is only for --act.")
+        if self.attempts not in (None, 1) and sandbox.network not in (None, "none"):
+            raise CommandError("--attempts is not for --network: what an attempt does there can't be undone.")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from autogen_codeact.cli.json_output import absolute
 from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.progress import Watcher
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.runs import Run, RunError, RunFileError, load_run
 from autogen_codeact.runs.events import BlockFinished
@@ -25,8 +26,7 @@ from codeact_sandbox.types.result import Artifact, Result
 
 MAX_INLINE = 256 * 1024
 """Bytes of an image or another binary form of a display that is printed as base64; a larger one is only in the run's folder."""
-LOG_S = 5.0
-"""Seconds to wait until the result of a block is in the log."""
+LOG_S = 5.0  # seconds to wait until the result of a block is in the log
 MAX_MISSES = 2
 """Results that were not found in the log, after which it is not read any more: it has ended because the disk is full."""
 
@@ -43,8 +43,7 @@ class JsonPrinter:
     """Prints the messages of a run, those about results of code with the files and displays of it."""
 
     def __init__(self, folder: Path | None, *, files_stay: bool) -> None:
-        self.watcher = _Results()
-        """An observer for `executor.attach(observers=[…])`."""
+        self.watcher = _Results()  # an observer for `executor.attach(observers=[…])`
         self._log = _LoggedResults(folder) if folder is not None else None
         self._files_stay = files_stay
 
@@ -78,18 +77,13 @@ class JsonPrinter:
         }
 
 
-class _Results:
+class _Results(Watcher):
     def __init__(self) -> None:
         self.results: list[Result] = []
 
     def block_finished(self, event: Any) -> None:
         if event.result is not None:
             self.results.append(event.result)
-
-    def _ignore(self, event: Any) -> None:
-        pass
-
-    sandbox_started = sandbox_stopped = block_started = call_started = call_finished = _ignore
 
 
 class _LoggedResults:

@@ -26,8 +26,7 @@ class LastJsonLine:
         self.command = command
         self.advice: str | None = None
         """What to do after an error or a signal, if the run's folder does not say it."""
-        self.run: Path | None = None
-        """The run's folder."""
+        self.run: Path | None = None  # the run's folder
         self._result: dict[str, Any] | None = None
         self._printed = not enabled
 

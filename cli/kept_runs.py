@@ -31,8 +31,8 @@ from autogen_codeact.runs import (
     store,
 )
 from autogen_codeact.runs.atomic_file import atomic_text_file
-from autogen_codeact.runs.budget import MAX_EVENT, Budget
 from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.folder import MAX_EVENT, Budget
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
@@ -42,12 +42,10 @@ from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
-PRUNE_S = 10.0
-"""Seconds that a disk may take for removing old runs, after which the command ends without it."""
+PRUNE_S = 10.0  # seconds that a disk may take for removing old runs, after which the command ends without it
 MAX_TASK = 60
 _COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
-MAX_NAMES = 10
-"""Names of files that are printed."""
+MAX_NAMES = 10  # names of files that are printed
 
 
 def choose_run_folder(task: str) -> Path | None:
@@ -258,11 +256,10 @@ def show_run(path: Path, *, as_json: bool) -> int:
     say_files(run, store.run_name(path))
     if unknown:
         say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
+    name = store.run_name(path)
     if finished is None and not run.started.conversation:
-        if store.is_being_written(path):
-            say("the run is still going on")
-        else:
-            say(f"the run was interrupted: `codeact resume {store.run_name(path)}` continues it")
+        ended = f"the run was interrupted: `codeact resume {name}` continues it"
+        say("the run is still going on" if store.is_being_written(path) else ended)
     elif finished is not None and finished.outcome == "waiting":
         say(str(RunWaiting(path, make_plan(path).open_questions)))
         return 0
@@ -271,9 +268,9 @@ def show_run(path: Path, *, as_json: bool) -> int:
     elif finished is not None and finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
     if run.started.conversation:
-        say(f"`codeact chat --resume {store.run_name(path)}` goes on with the conversation")
+        say(f"`codeact chat --resume {name}` goes on with the conversation")
     elif finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {store.run_name(path)}` continues the run")
+        say(f"`codeact resume {name}` continues the run")
     return 0
 
 
@@ -283,8 +280,7 @@ def _describe(gap: Gap) -> str:
 
 
 class _JsonPrinter:
-    most = MAX_EVENT
-    """Bytes of memory that the values of an event may take."""
+    most = MAX_EVENT  # bytes of memory that the values of an event may take
 
     def __init__(self, run: Run) -> None:
         self._run = run

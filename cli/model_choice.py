@@ -18,8 +18,7 @@ from autogen_codeact.cli.exit import CommandError
 
 DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
-LOCAL, GGUF = "local", "gguf:"
-"""A small model on this machine, and one in a file."""
+LOCAL, GGUF = "local", "gguf:"  # A small model on this machine, and one in a file
 NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
 _option = partial(option, rich_help_panel="Model")
 _TIMEOUT_HELP = "Longest wait for an answer of the server, or with --stream for a piece of it."
@@ -36,11 +35,9 @@ class Preset:
     title: str
     key_variable: str
     base_url: str
-    url_variable: str | None = None
-    """Variable that replaces the address."""
+    url_variable: str | None = None  # variable that replaces the address
     needs_key: bool = True
-    own_list: bool = False
-    """Whether its list of models takes the key in Anthropic's form."""
+    own_list: bool = False  # whether its list of models takes the key in Anthropic's form
     advice: str = "Is the model's server running, and its address right?"
     """What to do if there is no connection to it."""
 

@@ -25,8 +25,7 @@ from codeact_sandbox.types.formatting import format_count
 
 Status = Literal["ready", "no key", "key refused", "no server", "no list", "not installed"]
 
-OTHER = "--base-url"
-"""Name of a server without a prefix."""
+OTHER = "--base-url"  # name of a server without a prefix
 DEADLINE_S = 5.0
 _MAX_BODY = 16 * 1024 * 1024
 _MAX_MODELS = 5_000

@@ -37,10 +37,8 @@ from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 from codeact_sandbox.types.filenames import printable
 
 _MAX_ERROR_CHARS = 600
-_NO_KEY = "none"
-"""What a server that needs no key gets, because the client insists on one."""
-_LIMIT_OF_CLIENTS_S = 600.0
-"""How long OpenAI's client waits if it is not told otherwise."""
+_NO_KEY = "none"  # what a server that needs no key gets, because the client insists on one
+_LIMIT_OF_CLIENTS_S = 600.0  # how long OpenAI's client waits if it is not told otherwise
 # By name: importing openai takes half a second, and other clients don't need it.
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",
@@ -191,13 +189,8 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
-    except CommandError:
-        raise
-    except RefusedConfigError as error:
-        raise CommandError(f"{name}: {error}") from None
-    except (ImportError, TypeError) as error:
-        problem = without_secrets(str(error), ModelChoice(name))
-        raise CommandError(f"{name} can't be loaded: {problem}") from error
+    except (CommandError, RefusedConfigError) as error:
+        raise CommandError(f"{name}: {error}" if isinstance(error, RefusedConfigError) else str(error)) from None
     except Exception as error:  # whatever the constructor of a client raises
         raise CommandError(f"{name} can't be loaded: {describe_error(error, ModelChoice(name))}") from error
     return loaded

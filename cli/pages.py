@@ -70,8 +70,7 @@ class LivePage:
     """The page of a run that goes on."""
 
     def __init__(self, run: Path, stop: Callable[[], object]) -> None:
-        self.control = RunControl(run, stop)
-        """What the buttons do."""
+        self.control = RunControl(run, stop)  # what the buttons do
         self._server = ViewerServer([run], control=self.control)
 
     @property

@@ -41,8 +41,7 @@ class StatusLine:
         self, stream: TextIO | None, line: Callable[[], str], *, name: str, interval_s: float = INTERVAL_S
     ) -> None:
         self._stream, self._line, self._interval_s = stream, line, interval_s
-        self.lock = threading.RLock()
-        """Held while the line is made and drawn."""
+        self.lock = threading.RLock()  # held while the line is made and drawn
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._drawn = ""
@@ -119,7 +118,7 @@ class Progress:
         self._line = StatusLine(stream, self._render, name="progress") if stream is not None else None
         self._what, self._joint, self._since = "", " ", 0.0
         self._spinner = cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if "utf" in (getattr(stream, "encoding", "") or "").lower() else "-\\|/")
-        self.watcher = _Watcher(self)
+        self.watcher = _BlockWatcher(self)
         """An observer for `executor.attach(observers=[…])`: it tells which block runs."""
 
     def __enter__(self) -> Self:
@@ -164,18 +163,22 @@ class Progress:
         return f"{next(self._spinner)} {words}"
 
 
-class _Watcher:
+class Watcher:
+    """An observer of a sandbox that takes no notice of anything; its subclasses do of something."""
+
+    def _ignore(self, event: Any) -> None:
+        pass
+
+    sandbox_started = sandbox_stopped = block_started = block_finished = call_started = call_finished = _ignore
+
+
+class _BlockWatcher(Watcher):
     """Shows the blocks of a sandbox."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._blocks = 0
         self.running = False
-
-    def _ignore(self, event: Any) -> None:
-        pass
-
-    sandbox_started = sandbox_stopped = call_started = call_finished = _ignore
 
     def block_started(self, event: observers.BlockStarted) -> None:
         self._blocks += 1

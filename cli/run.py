@@ -21,7 +21,6 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli import kept_runs
-from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
@@ -30,15 +29,15 @@ from autogen_codeact.cli.json_output import LastJsonLine, absolute, resume_advic
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.sandbox import LANGUAGES, make_agent, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors import Later
 from autogen_codeact.runs import RunWaiting, load_run, recorded, resumed
+from autogen_codeact.runs.agents import asks_first, set_approval
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import Plan, answered, make_plan
-from autogen_codeact.runs.rebuilt_agents import asks_first, set_approval
 from autogen_codeact.runs.store import find_run, has_log, run_name
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.teams import FinalWordTermination
@@ -50,8 +49,7 @@ if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
 
 
-EXIT_WAITING = 4
-"""The run waits for an answer."""
+EXIT_WAITING = 4  # the run waits for an answer
 
 
 class RunPrinter:
@@ -65,8 +63,7 @@ class RunPrinter:
         self.watcher = progress.watcher if self._json is None else self._json.watcher
         """An observer for `executor.attach(observers=[…])`."""
         self._transcript = Transcript(Terminal(), team=team)
-        self.failed: bool | None = None
-        """Whether the last code failed; None before any code."""
+        self.failed: bool | None = None  # whether the last code failed; None before any code
         self._answered = self._empty = self._cut_off = self._too_long = False
         self._not_run: list[str] = []
 

@@ -27,8 +27,7 @@ from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
-MAX_COMPARED = 1_000_000
-"""Characters of printed text that are kept, because a message repeats them."""
+MAX_COMPARED = 1_000_000  # characters of printed text that are kept, because a message repeats them
 
 
 def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
@@ -71,10 +70,8 @@ class Transcript:
         self._team, self._chat = team, chat
         self._answer = AnswerPrinter(terminal)
         self._answering = False
-        self._streamed = ""
-        """What has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`."""
-        self._output = ""
-        """What the code that runs has written, as far as it was printed."""
+        self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
+        self._output = ""  # what the code that runs has written, as far as it was printed
         self._step = "Code"
         self._speaker = ""
         self._tokens = self._blocks = 0

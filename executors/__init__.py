@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.errors import SandboxTimeout as SandboxTimeout
     from codeact_sandbox.types.errors import SandboxUnavailable as SandboxUnavailable
     from codeact_sandbox.types.limits import Limits as Limits
+    from codeact_sandbox.types.limits import ToolLimits as ToolLimits
     from codeact_sandbox.types.tool import ToolAnswer as ToolAnswer
-    from codeact_sandbox.types.tool_limits import ToolLimits as ToolLimits
 
 _NAMES = {
     "autogen_codeact.executors.bubblewrap": "BubblewrapCommandLineCodeExecutor",
@@ -46,9 +46,8 @@ _NAMES = {
         "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
         "SandboxStartError SandboxTimeout SandboxUnavailable"
     ),
-    "codeact_sandbox.types.limits": "Limits",
+    "codeact_sandbox.types.limits": "Limits ToolLimits",
     "codeact_sandbox.types.tool": "ToolAnswer",
-    "codeact_sandbox.types.tool_limits": "ToolLimits",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

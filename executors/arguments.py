@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import TypedDict, TypeVar
 
 from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
@@ -49,7 +49,7 @@ class ExecutorArguments(BaseModel):
 
 
 class ToolKeywords(TypedDict, total=False):
-    """The fields of `ExecutorArguments` but `pool`, for type checkers."""
+    """The fields of `ExecutorArguments` but `pool`."""
 
     functions: Sequence[CodeFunction]
     tools: Sequence[ToolLike]
@@ -97,17 +97,14 @@ def explained(model: type[BaseModel], *positional: str) -> Callable[[F], F]:
 
     def decorate(init: F) -> F:
         init.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        init.__doc__ = f"Make it; nothing is started yet.\n\nArgs:\n{_describe(fields)}"
+        defaults = {
+            n: "" if each.default in (None, ()) else f" Default {each.default!r}." for n, each in fields.items()
+        }
+        described = "\n".join(f"    {n}: {each.description}{defaults[n]}" for n, each in fields.items())
+        init.__doc__ = f"Make it; nothing is started yet.\n\nArgs:\n{described}"
         return init
 
     return decorate
-
-
-def _describe(fields: Any) -> str:
-    defaults = {
-        name: "" if each.default in (None, ()) else f" Default {each.default!r}." for name, each in fields.items()
-    }
-    return "\n".join(f"    {name}: {each.description}{defaults[name]}" for name, each in fields.items())
 
 
 def options_of(arguments: BaseModel, model: type[M]) -> M:

@@ -11,13 +11,7 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.result import ExecutionResult
 from codeact_sandbox.host.chunks import OutputChunk
-from codeact_sandbox.protocols import (
-    HasSandboxFacts,
-    ObservedExecutor,
-    SessionSandbox,
-    ToolSandbox,
-    implements,
-)
+from codeact_sandbox.protocols import HasSandboxFacts, ObservedExecutor, SessionSandbox, ToolSandbox, implements
 from codeact_sandbox.types.run_context import RunContext
 
 
@@ -46,14 +40,7 @@ class SessionExecutor(ToolExecutor, SessionSandbox, Protocol):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an executor can do.
-
-    Args:
-        tools: The executor, if it is a `ToolExecutor`, else None.
-        session: The executor, if it is a `SessionExecutor` in session mode, else None.
-        facts: The executor, if it `HasSandboxFacts`, else None.
-        observed: The executor, if it is an `ObservedExecutor`, else None.
-    """
+    """What an executor can do: itself, where it can do that, else None."""
 
     tools: ToolExecutor | None = None
     session: SessionExecutor | None = None

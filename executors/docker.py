@@ -52,10 +52,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
     @explained(DockerArguments, "image", "container_name")
     def __init__(
-        self,
-        image: str = DEFAULT_IMAGE,
-        container_name: str | None = None,
-        **options: Unpack[DockerExecutorKeywords],
+        self, image: str = DEFAULT_IMAGE, container_name: str | None = None, **options: Unpack[DockerExecutorKeywords]
     ) -> None:
         given = {"image": image, "container_name": container_name, **options}
         arguments = parse_options(DockerArguments, given, type(self))

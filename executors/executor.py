@@ -23,12 +23,7 @@ from codeact_sandbox.types.run_context import NO_CONTEXT, RunContext
 
 
 class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
-    """Base class of the executors: a sandbox that runs AutoGen's code blocks, with cancellation tokens and tools.
-
-    Args:
-        options: Options of the sandbox.
-        arguments: The other arguments of the constructor.
-    """
+    """Base class of the executors: a sandbox that runs AutoGen's code blocks, with cancellation tokens and tools."""
 
     tools: HostTools
     component_config_schema: Any
@@ -107,11 +102,7 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
 
 @contextmanager
 def cancel_scope(token: CancellationToken) -> Iterator[None]:
-    """Cancel the code inside when a token is cancelled; afterwards the task itself counts as not cancelled.
-
-    Args:
-        token: The token; any thread may cancel it.
-    """
+    """Cancel the code inside when a token is cancelled; afterwards the task itself counts as not cancelled."""
     if token.is_cancelled():
         raise asyncio.CancelledError
     # A token keeps its callbacks for as long as it lives, so no task is kept after the end of the scope.

@@ -25,8 +25,7 @@ from codeact_sandbox.host.threads import Threads
 DEFAULT_CONTEXT = 8192
 SMALL_CONTEXT = 4096
 _COUNT_TIMEOUT_S = 60.0
-_RETRIES = 1
-"""How often `ReliableClient` repeats a call whose process has ended."""
+_RETRIES = 1  # how often `ReliableClient` repeats a call whose process has ended
 _threads = Threads(name="codeact-local-model")
 """To fetch and load a model takes minutes: a program that is stopped meanwhile must not wait for it."""
 _INFO = ModelInfo(

@@ -18,15 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+START_TIMEOUT_S = 600.0  # A model of many gigabytes on a slow disk takes minutes
+_SLOW_START_S = 2.0
+_SERVE = Path(__file__).with_name("serve.py")
+_servers_lock = threading.Lock()
+
 
 class LocalModelError(Exception):
     """A local model can't be fetched or loaded."""
-
-
-START_TIMEOUT_S = 600.0
-"""A model of many gigabytes on a slow disk takes minutes."""
-_SLOW_START_S = 2.0
-_SERVE = Path(__file__).with_name("serve.py")
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,6 @@ def check_installed() -> None:
 
 
 _servers: dict[tuple[Path, int], ModelServer] = {}
-_servers_lock = threading.Lock()
 
 
 def server_of(path: Path, context: int) -> ModelServer:

@@ -69,7 +69,10 @@ def fetched_weights(tell: Callable[[str], None]) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    return path.is_file() and _sha256(path) == _SHA256
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == _SHA256
 
 
 @contextmanager
@@ -160,11 +163,6 @@ def _download(folder: Path) -> None:
     finally:
         os.close(read_end)
         os.close(write_end)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Describes the agents of a run for its log: names, tools, and configuration without functions and secrets."""
+"""The agents of a run: described for its log without functions and secrets, made from it again, or compared with it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ import os
 import platform
 import socket
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_core import ComponentBase
+from autogen_core import ComponentBase, ComponentLoader
 from autogen_core.models import ChatCompletionClient
 from pydantic import SecretStr
 
+from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.configs import omitting_functions
+from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo
+from autogen_codeact.runs.plan import Plan, RunNotResumableError
 from autogen_codeact.runs.redaction import known_secrets
+from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
 from autogen_codeact.teams.parts import agents_of, models_of
 
 PACKAGES = ("autogen-codeact", "autogen-agentchat", "autogen-core")
+Dumped = dict[str, Any] | str
+"""The configuration of an agent or a team with its secrets, or why there is none."""
+KeyOf = Callable[[Mapping[str, Any]], str | None]
+"""Returns the key for the configuration of a model client, or None."""
 
 
 def agent_keys(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, ChatAgent]]:
@@ -84,10 +94,6 @@ def _model_name(client: ChatCompletionClient) -> str:
     return name if isinstance(name, str) else type(client).__name__
 
 
-Dumped = dict[str, Any] | str
-"""The configuration of an agent or a team with its secrets, or why there is none."""
-
-
 def dump(agent_or_team: ChatAgent | BaseTeam) -> Dumped:
     """Return the configuration of an agent or a team, without functions but with secrets, or why there is none."""
     try:
@@ -132,3 +138,154 @@ def _versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
     return versions
+
+
+def load_agents(
+    plan: Plan,
+    tools: Sequence[Any],
+    api_key: str | KeyOf | None = None,
+    *,
+    trust: bool = False,
+    set_later: Collection[str] = (),
+) -> ChatAgent | BaseTeam:
+    """Make the agent or team of a run from the configuration in its log.
+
+    Args:
+        tools: The functions that the configuration can't have.
+        api_key: The key of its models, which the log does not have, or a function that returns it for a model's configuration.
+            Default, and for None: AutoGen's clients read it from the environment.
+        trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
+        set_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
+
+    Raises:
+        RunNotResumableError: Something is missing; the message names it.
+    """
+    started, path = plan.started, plan.run.folder.path
+    if started.component is None:
+        raise RunNotResumableError(
+            f"{path} has no configuration of the {started.kind} {started.name!r} ({started.component_error}): make it in your "
+            "program as for the first time, and pass it as agent=."
+        )
+    if functions := {name for info in started.agents for name in info.functions if name not in set_later}:
+        raise RunNotResumableError(
+            f"{path} can't be continued without {_listed(functions)}: functions are not in the log. Make the {started.kind} in "
+            "your program as for the first time, and pass it as agent=."
+        )
+    tools_by_name = {tool_name(tool): tool for tool in tools}
+    needed = {name for info in started.agents for name in info.tools}
+    loaded: object
+    try:
+        component = _allowed(plan, trust=trust)
+        if api_key is not None:
+            for pointer in started.secrets:
+                _put(component, pointer, api_key)
+        loaded = ComponentLoader.load_component(component)
+    except RunError:
+        raise
+    except Exception as error:  # whatever a component of somebody else raises
+        raise RunNotResumableError(
+            f"The {started.kind} {started.name!r} of {path} can't be made from its configuration: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(loaded, ChatAgent | BaseTeam):
+        raise RunNotResumableError(
+            f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
+        )
+    known = set(_tools_of(loaded))
+    if missing := _missing(needed - tools_by_name.keys(), loaded):
+        raise RunNotResumableError(
+            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Continue "
+            "it in your program, with autogen_codeact.runs.resume(path, tools=[…])."
+        )
+    for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
+        own = [tools_by_name[name] for name in info.tools if name in tools_by_name and name not in known]
+        executor = capabilities_of(getattr(agent, "code_executor", None)).tools
+        if own and executor is not None:
+            executor.add_tools(own)
+    _skip_recorded_answers(plan, loaded)
+    return loaded
+
+
+def _skip_recorded_answers(plan: Plan, target: ChatAgent | BaseTeam) -> None:
+    """Have AutoGen's replay clients go on after the answers that they have given before."""
+    for key, agent in agent_keys(target):
+        client: Any = getattr(agent, "_model_client", None)
+        history = plan.histories.get(key)
+        # By name: importing it takes long, and it is there if the configuration has one.
+        if history is not None and type(client).__name__ == "ReplayChatCompletionClient":
+            client.chat_completions = client.chat_completions[history.calls :]
+
+
+def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
+    """Return a copy of the configuration, if it may be loaded: that can run code, and give it folders and keys."""
+    started, path = plan.started, plan.run.folder.path
+    component = deepcopy(started.component) or {}
+    if trust or plan.chain is not None:
+        return component
+    try:
+        return check_untrusted(component, allow_keys=True)
+    except ValueError as error:
+        reasons = error.refused[:MAX_SHOWN] if isinstance(error, RefusedConfigError) else [str(error)]
+        raise RunNotResumableError(
+            "\n- ".join([f"{path} was not made by you on this machine, and its configuration needs trust:", *reasons])
+            + "\nIf you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=. "
+            f"If it is a copy of a run of yours: `codeact runs adopt {path}` makes it one of yours again."
+        ) from None
+
+
+def _put(component: Any, pointer: str, api_key: str | KeyOf) -> None:
+    *parents, name = pointer.split("/")[1:]
+    for parent in parents:
+        component = component[int(parent) if isinstance(component, list) else parent]
+    if name == "api_key" and isinstance(component, dict):
+        key = api_key if isinstance(api_key, str) else api_key(component)
+        if key is not None:
+            component[name] = key
+
+
+def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
+    """Check that agents are those of a run, as far as the log can tell."""
+    started, path = plan.started, plan.run.folder.path
+    agents = dict(agent_keys(target))
+    names = [info.name for info in started.agents]
+    if list(agents) != names:
+        raise RunNotResumableError(
+            f"{path} is a run of {_listed(names)}, not of {_listed(agents)}: pass the same {started.kind} as agent=."
+        )
+    if missing := _missing({name for info in started.agents for name in info.tools}, target):
+        raise RunNotResumableError(f"{path} can't be continued without its host tools {_listed(missing)}.")
+
+
+def _missing(needed: set[str], target: ChatAgent | BaseTeam) -> set[str]:
+    """Return the host tools that no agent has, as far as that is known before workbenches are started."""
+    executors = (capabilities_of(getattr(agent, "code_executor", None)).tools for _, agent in agent_keys(target))
+    if any(executor is not None and executor.known_tools is None for executor in executors):
+        return set()
+    return needed - set(_tools_of(target))
+
+
+def _tools_of(target: ChatAgent | BaseTeam) -> Iterable[str]:
+    for _, agent in agent_keys(target):
+        yield from tool_names(agent)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nobody"
+
+
+def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
+    """Have a function approve the code of all agents; return whether there is an agent that runs code."""
+    found = False
+    for _, agent in agent_keys(target):
+        if isinstance(agent, BaseCodeAgent):
+            agent.use_approval(approve)
+            found = True
+        elif hasattr(agent, "_approval_func"):
+            agent._approval_func = approve
+            found = True
+    return found
+
+
+def asks_first(plan: Plan, *, wanted: bool) -> bool:
+    """Return whether the user is asked before code runs."""
+    return wanted or plan.chain is None or any("approval_func" in info.functions for info in plan.started.agents)

@@ -23,8 +23,7 @@ from codeact_sandbox.types.filenames import printable
 
 ANSWERS = "answers"
 MAX_REASON = 1_000
-MAX_OPEN = 100
-"""Questions of a run that can be open at the same time."""
+MAX_OPEN = 100  # questions of a run that can be open at the same time
 _MAX_BYTES = 16 * 1024
 _MAX_SHOWN = 2_000
 

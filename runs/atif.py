@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from autogen_codeact.runs import events
-from autogen_codeact.runs.budget import Budget
+from autogen_codeact.runs.folder import Budget
 from autogen_codeact.runs.notebook import MAX_CELL, to_json
 from autogen_codeact.runs.reader import Gap, RawEvent, Run
 
@@ -55,8 +55,7 @@ class _Steps:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.count = self.gaps = self.prompt_tokens = self.completion_tokens = 0
-        self.open: Step | None = None
-        """The last step of the agent, to which its code and their results are added."""
+        self.open: Step | None = None  # the last step of the agent, to which its code and their results are added
 
     def all(self) -> Iterator[Step]:
         """Return the steps."""
@@ -98,8 +97,7 @@ class _AgentSteps(_Steps):
     def __init__(self, run: Run, info: events.AgentInfo) -> None:
         super().__init__(run)
         self.info = info
-        self._unread: dict[str, Any] | None = None
-        """The result of code that the model has not read yet."""
+        self._unread: dict[str, Any] | None = None  # the result of code that the model has not read yet
 
     def head(self) -> dict[str, Any]:
         head = super().head()

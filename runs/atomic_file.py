@@ -10,8 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-PART = ".part"
-"""End of the names of files that are being written; they begin with a dot."""
+PART = ".part"  # end of the names of files that are being written; they begin with a dot
 
 
 @contextmanager

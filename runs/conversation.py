@@ -23,8 +23,7 @@ from autogen_codeact.runs.messages import Message, dump_message, load_message
 from autogen_codeact.runs.plan import MAX_UNDO_POINTS, Plan, UndoPoint
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
 from autogen_codeact.runs.redaction import Redaction, RedactText
-from autogen_codeact.runs.resuming import OnRebuild, continued_stream, extend_log
-from autogen_codeact.runs.sessions import sessions_of
+from autogen_codeact.runs.resuming import OnRebuild, continued_stream, extend_log, sessions_of
 from autogen_codeact.runs.steps import AgentHistory, RunHistory
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of

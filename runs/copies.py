@@ -17,8 +17,7 @@ from codeact_sandbox.types.protected_names import ProtectedNameError
 logger = logging.getLogger("autogen_codeact")
 _MAX_NAMED = 20
 
-MAX_FILES = 50_000
-"""Names of files in a log; a workspace has at most 10,000."""
+MAX_FILES = 50_000  # names of files in a log; a workspace has at most 10,000
 
 
 def kept_files(run: Run) -> dict[str, StoredFile]:

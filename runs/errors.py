@@ -1,10 +1,4 @@
-"""Errors about the folder of a run.
-
-RunError
-├── RunFolderError     it is not there, is not a run, or can't be read
-├── RunVersionError    a newer version of this package has written it
-└── RunFileError       one of its files is missing, was changed, or is none that a run may refer to
-"""
+"""Errors about the folder of a run."""
 
 from __future__ import annotations
 

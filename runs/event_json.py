@@ -10,14 +10,13 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from autogen_codeact.runs.events import HostCallStarted
-from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.results import CallRecord, StoredFile
 from codeact_sandbox.types.result import ErrorInfo, NetworkConnection
 
 LARGE_LINE = 64 * 1024
 LARGE_TEXT = 16 * 1024
-MAX_TEXTS = 100
-"""Strings of one event that are moved one by one; with more of them, whole fields are."""
+MAX_TEXTS = 100  # strings of one event that are moved one by one; with more of them, whole fields are
 PIECE = 16 * 1024
 PIECE_ITEMS = 500
 _NUMBERS = frozenset({int, float, bool, type(None)})

@@ -1,25 +1,207 @@
-"""A run's folder, read without trust: no symbolic link in it is followed, and only regular files are opened."""
+"""A run's folder, read without trust: no link in it is followed, only regular files are opened, and memory is bounded."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError
-from autogen_codeact.runs.files import FILES, MAX_FILE
-from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
+from codeact_sandbox.files.private_folders import Identity
 from codeact_sandbox.files.regular_files import open_regular
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_EVENT = 24 * 1024 * 1024
+"""Bytes of memory that the large values of one event, or the files of one result, may take."""
+MAX_HELD = 64 * 1024 * 1024  # bytes of memory that everything may take that is needed to continue a run
 _PIECE = 64 * 1024
+_BACKSLASHES = re.compile(rb"\\*")
+_WIDE = re.compile(rb"[\xf0-\xff]|\\u[dD]8")
+_CONTROLS = bytes(range(32))
+# Measured with CPython 3.11 to 3.13, rounded up.
+_COSTS = {b"{": 240, b"[": 96, b",": 48, b":": 110}
+_STRING = 58
+FILES = "files"
+MAX_FILE = 64 * 1024 * 1024  # bytes of one stored file; a larger one is left out
+MAX_ALL = 1024 * 1024 * 1024  # bytes of all stored files of a run
+TOO_LARGE = "a run's folder keeps files of up to {limit:,} bytes"
+TOO_MANY = "the files of a run's folder may have {limit:,} bytes together"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TooLargeError(RunFileError):
+    """A value of a log would take too much memory."""
+
+
+@dataclass
+class Budget:
+    """Memory that values may still take."""
+
+    left: int = MAX_EVENT
+
+    def check(self, cost: int, what: str) -> None:
+        """Check that there is enough for something."""
+        if cost > self.left:
+            raise TooLargeError(f"{what} would take too much memory: {self.left:,} bytes are left for it")
+
+    def take(self, cost: int, what: str) -> None:
+        """Use some of it; the arguments and errors are those of `check`."""
+        self.check(cost, what)
+        self.left -= cost
+
+
+def text_cost(data: bytes) -> int:
+    """Return the bytes that a text takes in memory, or as JSON."""
+    return _width(data) * len(data) + 5 * (len(data) - len(data.translate(None, _CONTROLS)))
+
+
+def json_cost(data: bytes, limit: int) -> int:
+    """Return the bytes that a JSON text takes as objects, at most: up to 30 times its size. It ends above `limit`."""
+    cost, at = 0 if data.isascii() else 2 * len(data), 0
+    inside, begun, widest = 0, 0, 1  # of a string that has begun in an earlier piece
+    while at < len(data) and cost <= limit:
+        # Not between a backslash and what follows it.
+        end = cast(re.Match[bytes], _BACKSLASHES.match(data, min(at + _PIECE, len(data)) - 1)).end() + 1
+        width = _width(data[at:end])
+        piece = data[at:end].replace(b"\\\\", b"..").replace(b'\\"', b"..")
+        parts = piece.split(b'"')
+        outside = b"".join(parts[inside::2])
+        cost += width * len(piece) + _STRING * len(parts)
+        cost += sum(outside.count(sign) * each for sign, each in _COSTS.items())
+        if inside:  # all characters of a string are as wide as its widest
+            cost += (width - widest) * begun if width > widest else (widest - width) * len(parts[0])
+        inside ^= (len(parts) - 1) & 1
+        if len(parts) == 1 and inside:
+            begun, widest = begun + len(piece), max(width, widest)
+        else:
+            begun, widest = len(parts[-1]), width
+        at = end
+    return cost
+
+
+def _width(data: bytes) -> int:
+    """Return the bytes of the widest character of a text, at most, in memory; its characters may be escapes of JSON."""
+    if _WIDE.search(data):
+        return 4
+    return 1 if data.isascii() and b"\\u" not in data else 2
+
+
+class FileStore:
+    """Stores contents in a run's folder. Its methods read and write files: call them in a thread."""
+
+    def __init__(
+        self, folder: Path, clean: Callable[[bytes], bytes], max_file: int = MAX_FILE, max_all: int = MAX_ALL
+    ) -> None:
+        self._folder = folder / FILES
+        self._clean = clean
+        self._max_file, self._max_all = max_file, max_all
+        self._bytes: int | None = None
+        self.identity: Identity | None = None
+        """The run's folder, if it is known: nothing is written into another one that has taken its place."""
+
+    def put(
+        self, data: bytes, content: Literal["bytes", "text", "json"] = "bytes", *, clean: bool = True
+    ) -> StoredFile:
+        """Store a content; it is on disk when this returns."""
+        if len(data) > self._max_file:
+            return StoredFile(sha256=None, size=len(data), format=content, note=TOO_LARGE.format(limit=self._max_file))
+        data = self._clean(data) if clean else data
+        name = hashlib.sha256(data).hexdigest()
+        path = self._folder / name
+        if not path.exists():
+            if self._bytes is None:
+                self._bytes = (
+                    sum(each.stat().st_size for each in self._folder.iterdir()) if self._folder.is_dir() else 0
+                )
+            # States and large values are needed to continue the run.
+            if content == "bytes" and self._bytes + len(data) > self._max_all:
+                note = TOO_MANY.format(limit=self._max_all)
+                return StoredFile(sha256=None, size=len(data), format=content, note=note)
+            self._write(path, data)
+            self._bytes += len(data)
+        return StoredFile(sha256=name, size=len(data), format=content)
+
+    def put_file(self, path: Path) -> StoredFile | None:
+        """Store the content of a regular file of the host; None if there is no such file."""
+        try:
+            with open_regular(path) as file:
+                if (size := os.fstat(file.fileno()).st_size) > self._max_file:
+                    return StoredFile(sha256=None, size=size, note=TOO_LARGE.format(limit=self._max_file))
+                data = file.read(self._max_file + 1)
+        except OSError:
+            return None
+        return self.put(data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        if self.identity is not None:
+            status = os.stat(self._folder.parent)
+            if (status.st_dev, status.st_ino) != self.identity:
+                raise OSError(errno.ESTALE, "it was replaced by another folder", str(self._folder.parent))
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if self._folder.is_symlink():
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(self._folder))
+        with atomic_binary_file(path, private=True) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
+    """Make the record of a result, with copies of its displays, images and files. Call it in a thread."""
+    return ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
+
+
+# Large values of an event
+
+
+def restore_large(
+    value: dict[str, Any],
+    stored: dict[str, StoredFile],
+    read: Callable[[StoredFile], bytes],
+    budget: Budget | None = None,
+    *,
+    shorten: bool = False,
+) -> None:
+    """Put the parts of an event that are in files back into it."""
+    budget = budget or Budget()
+    for pointer in sorted(stored, key=lambda each: each.count("/")):
+        keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+        parent: Any = value
+        try:
+            for key in keys[:-1]:
+                parent = parent[int(key) if isinstance(parent, list) else key]
+            last: Any = int(keys[-1]) if isinstance(parent, list) else keys[-1]
+            if parent[last] is not None:
+                raise ValueError(f"{pointer} has a value already")
+            parent[last] = _restored(stored[pointer], read, budget, shorten=shorten)
+        except (LookupError, TypeError) as error:
+            raise ValueError(f"{pointer} leads nowhere in the event") from error
+
+
+def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Budget, *, shorten: bool) -> Any:
+    name, is_json = f"{FILES}/{file.sha256}", file.format == "json"
+    try:
+        budget.check(file.size if file.sha256 is not None else 0, name)
+        content = read(file)
+        budget.take(json_cost(content, budget.left) if is_json else text_cost(content), name)
+    except TooLargeError:
+        if is_json or not shorten:
+            raise
+        return f"[a text of {file.size:,} bytes is not shown: it is in {name}]"
+    return json.loads(content) if is_json else content.decode()
 
 
 class Line(NamedTuple):

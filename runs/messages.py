@@ -1,4 +1,4 @@
-"""AutoGen's messages as JSON, and back."""
+"""AutoGen's messages as JSON, and which of them are in a log already."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from autogen_agentchat.messages import (
 )
 
 Message = BaseAgentEvent | BaseChatMessage
+VOLATILE = frozenset({"id", "created_at", "metadata", "models_usage"})
+"""Fields that may be different when the same message is made again."""
 
 
 def dump_message(message: Message) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -55,10 +57,6 @@ def load_message(
     factory = MessageFactory()
     factory.register(SelectorEvent)  # AutoGen has forgotten it
     return factory.create(data)
-
-
-VOLATILE = frozenset({"id", "created_at", "metadata", "models_usage"})
-"""Fields that may be different when the same message is made again."""
 
 
 class KnownMessages:

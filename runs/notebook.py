@@ -1,4 +1,4 @@
-"""A run as a Jupyter notebook: words as markdown cells, code as code cells with what it printed and showed."""
+"""Other forms of a run: a notebook for Jupyter, or one JSON object."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, TextIO
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.runs.budget import Budget
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, MessageLogged
+from autogen_codeact.runs.folder import Budget
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import DOCUMENTS, FIGURES, TEXT, Display
@@ -31,6 +31,10 @@ _METADATA = {
 }
 
 Cell = dict[str, Any]
+_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")  # messages that other events repeat
+MAX_UNDER_WAY = 8
+MAX_CELL = 6 * 1024 * 1024
+"""Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
 
 
 def markdown_cell(text: str) -> Cell:
@@ -133,13 +137,6 @@ def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
         file.write(f"{',' if count > 1 else ''}\n{to_json({'id': f'cell-{count}', **cell})}")
     file.write(f'\n],\n"metadata": {json.dumps(_METADATA)},\n"nbformat": 4,\n"nbformat_minor": 5\n}}\n')
     return count
-
-
-_HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")
-"""Messages that other events repeat."""
-MAX_UNDER_WAY = 8
-MAX_CELL = 6 * 1024 * 1024
-"""Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
 
 
 def export_notebook(run: Run, file: TextIO) -> None:

@@ -14,9 +14,9 @@ from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs import events
 from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
-from autogen_codeact.runs.budget import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, Budget, json_cost
 from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
@@ -25,11 +25,9 @@ from autogen_codeact.runs.summary import RunClock
 from codeact_sandbox.types.result import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
-EVENT_BYTES = 2_000
-"""Bytes of memory of an event, beside its values."""
+EVENT_BYTES = 2_000  # bytes of memory of an event, beside its values
 MAX_AGENTS = 1_000
-MAX_UNDO_POINTS = 50
-"""Turns of a conversation that can be undone."""
+MAX_UNDO_POINTS = 50  # turns of a conversation that can be undone
 
 
 class RunNotResumableError(RunError):
@@ -174,13 +172,7 @@ class _Step:
     calls: dict[int, events.HostCallStarted | events.HostCallFinished] = field(default_factory=dict)
 
 
-@dataclass
-class _ToolCall:
-    started: events.HostCallStarted
-    finished: events.HostCallFinished | None = None
-
-
-_Item = ModelAnswer | _Step | _ToolCall | Value
+_Item = ModelAnswer | _Step | ToolAnswer | Value
 
 
 class _Reader:
@@ -188,14 +180,13 @@ class _Reader:
 
     def __init__(self, run: Run) -> None:
         names = (agent.name.partition("#")[0] for agent in run.started.agents)
-        self.plan = Plan(run, messages=KnownMessages(names))
-        """What is known so far."""
+        self.plan = Plan(run, messages=KnownMessages(names))  # what is known so far
         self._clock = RunClock()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
-        self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
+        self._tool_calls: dict[tuple[str, int], ToolAnswer] = {}
         self._stopped: events.LogStopped | None = None
         self._before: list[dict[str, Any]] | None = None
         self._held = self._last_cost = 0
@@ -300,10 +291,10 @@ class _Reader:
                     step.calls[event.call] = event
         elif isinstance(event, events.HostCallStarted):
             self._history(event.agent).tool_calls = event.call
-            call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
+            call = self._tool_calls[event.agent, event.call] = ToolAnswer(event.name, event.arguments)
             self._items.setdefault(event.agent, []).append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
-            known.finished = event
+            known.record = event.record
 
     def _ended_or_not(self, event: events.RunEvent) -> None:
         if isinstance(event, events.LogStopped):
@@ -357,17 +348,7 @@ class _Reader:
         # A failed call at the end may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()
-        made: list[ModelAnswer | StepResult | ToolAnswer | Value] = []
-        for each in items:
-            match each:
-                case _Step():
-                    made.append(self._step(each, is_last=each is items[-1]))
-                case _ToolCall():
-                    record = each.finished.record if each.finished is not None else None
-                    made.append(ToolAnswer(each.started.name, each.started.arguments, record))
-                case _:
-                    made.append(each)
-        return made
+        return [self._step(each, is_last=each is items[-1]) if isinstance(each, _Step) else each for each in items]
 
     def _step(self, step: _Step, *, is_last: bool) -> StepResult:
         number, blocks, finished = step.started.number, step.started.blocks, step.finished

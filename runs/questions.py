@@ -1,4 +1,4 @@
-"""Questions that end a run until a person has answered them."""
+"""Questions that end a run until a person has answered them, and records of calls to host tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.runs.answers import MAX_OPEN, Answer, Question, RunWaiting, digest
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, QuestionAnswered, QuestionAsked
-from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.results import CallRecord
 from autogen_codeact.runs.writer import LogWriter
 from codeact_sandbox.host.waiting import in_thread
@@ -21,10 +21,11 @@ from codeact_sandbox.tools.approval import ToolApprovalRequest
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 T = TypeVar("T")
-MAX_TEXT = 200_000
-"""Characters of code or arguments that somebody can judge."""
+MAX_TEXT = 200_000  # characters of code or arguments that somebody can judge
 SETTLE_S = 0.05
 _TOO_MUCH = (False, f"nobody can judge more than {MAX_TEXT:,} characters or {MAX_OPEN} questions")
+Key = tuple[str, int, int]
+MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class Questions:
@@ -171,9 +172,6 @@ class StepQuestions:
 # Calls to host tools are recorded by what is attached to the executor, which several agents and runs may share. Such a call runs
 # in the context of the block that makes it.
 CURRENT_STEP: ContextVar[Step | None] = ContextVar("CURRENT_STEP", default=None)
-
-Key = tuple[str, int, int]
-MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class CallRecorder:

@@ -12,12 +12,10 @@ from autogen_core.code_executor import CodeResult
 from pydantic import ValidationError
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.runs.budget import Budget, TooLargeError
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
-from autogen_codeact.runs.files import FILES, restore_large
-from autogen_codeact.runs.folder import Line, RunFolder
+from autogen_codeact.runs.folder import FILES, Budget, Line, RunFolder, TooLargeError, restore_large
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
@@ -227,10 +225,8 @@ class LogReader:
     def __init__(self, folder: RunFolder, chain: Chain | None = None) -> None:
         self._folder = folder
         self._chain = chain
-        self.at_end = False
-        """Whether everything that the log had at the last reading has been read."""
-        self.cut_off = False
-        """Whether the log ended in the middle of a line when it was last read to its end."""
+        self.at_end = False  # whether everything that the log had at the last reading has been read
+        self.cut_off = False  # whether the log ended in the middle of a line when it was last read to its end
         self._last: Line | None = None
         self._seq = 0
         self._gapped = False

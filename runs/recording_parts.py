@@ -32,6 +32,16 @@ from autogen_codeact.teams.parts import agents_of, executors_of, teams_of
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.result import ErrorInfo
 
+UNKNOWN = (
+    "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
+    "Find out what it has done before you call it again."
+)
+MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
+EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
+"""Attributes of AutoGen's agents, which have no public names for these parts."""
+SELECTOR = "{team}.selector"
+"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
+
 
 class RecordedClient(ModelMiddleware):
     """Records each call to a model, or answers it from the record."""
@@ -129,12 +139,6 @@ def request_hash(messages: Sequence[LLMMessage], redaction: Redaction) -> str:
     """
     last = messages[-1].model_dump(mode="json") if messages else None
     return hashlib.sha256(json.dumps(redaction.value(last), sort_keys=True).encode()).hexdigest()
-
-
-UNKNOWN = (
-    "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
-    "Find out what it has done before you call it again."
-)
 
 
 class RecordedWorkbench(StaticStreamWorkbench):
@@ -268,13 +272,6 @@ class RecordedExecutor(CodeExecutor):
     def dump_component(self) -> ComponentModel:
         """Return its configuration."""
         return self._executor.dump_component()
-
-
-MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
-EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
-"""Attributes of AutoGen's agents, which have no public names for these parts."""
-SELECTOR = "{team}.selector"
-"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is not an identifier."""
 
 
 @contextmanager

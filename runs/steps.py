@@ -1,4 +1,4 @@
-"""The steps of one agent in a run: written to the log, and in a resumed run answered from it."""
+"""The steps of one agent in a run: written to the log, and in a resumed run answered from what it had received."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from autogen_codeact.executors.tools.later import ASKS
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
-from autogen_codeact.runs.files import FileStore, result_record
+from autogen_codeact.runs.folder import FileStore, result_record
 from autogen_codeact.runs.questions import CURRENT_STEP, Questions, Step, StepQuestions
 from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import CallRecord, Each, error_info
@@ -33,6 +33,8 @@ from codeact_sandbox.types.result import ErrorInfo
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
+logger = logging.getLogger("autogen_codeact")
+T = TypeVar("T")
 
 
 class RecordedError(Exception):
@@ -67,13 +69,13 @@ class StepResult:
         return _BROKEN[self.error.type](self.error.message)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ToolAnswer:
     """The result of a tool call that the model of an `AssistantAgent` made."""
 
     name: str
     arguments: dict[str, Any]
-    record: CallRecord | None
+    record: CallRecord | None = None  # None if the process ended during the call
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,6 @@ class RunHistory:
     questions: Questions | None = None
 
 
-logger = logging.getLogger("autogen_codeact")
-
-T = TypeVar("T")
 Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 
@@ -168,12 +167,9 @@ class AgentSteps:
     def __init__(self, agent: str, log: LogWriter, journal: JournalLog, history: AgentHistory | None = None) -> None:
         self.agent = agent
         self.log = log
-        self.note: str | None = None
-        """What its model is to be told with the next request that it really gets."""
-        self.is_empty = False
-        """Whether its session is empty, because it was not rebuilt."""
-        self.questions: Questions | None = None
-        """What `Later` asks; None if nothing waits."""
+        self.note: str | None = None  # what its model is to be told with the next request that it really gets
+        self.is_empty = False  # whether its session is empty, because it was not rebuilt
+        self.questions: Questions | None = None  # what `Later` asks; None if nothing waits
         self._journal = journal
         self._history = history if history is not None else AgentHistory()
         self._calls: set[int] = set()

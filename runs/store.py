@@ -19,16 +19,12 @@ from autogen_codeact.runs.errors import RunFolderError
 from codeact_sandbox.files.private_folders import state_folder
 from codeact_sandbox.files.regular_files import open_regular
 
-EVENTS = "events.jsonl"
-"""The log in a run's folder."""
-LAST = "last"
-"""What a user says instead of a name for the run that was started last."""
-MAX_BYTES = 2 * 1024**3
-"""Bytes that all runs in the default folder may have."""
+EVENTS = "events.jsonl"  # the log in a run's folder
+LAST = "last"  # what a user says instead of a name for the run that was started last
+MAX_BYTES = 2 * 1024**3  # bytes that all runs in the default folder may have
 _REMOVED = ".removed-"
 _MAX_SLUG = 32
-_NEW_S = 60.0
-"""An empty log that is younger may be one that its writer has not locked yet."""
+_NEW_S = 60.0  # an empty log that is younger may be one that its writer has not locked yet
 _NAME = re.compile(r"\d{8}-\d{6}-")
 
 

@@ -15,8 +15,7 @@ from autogen_codeact.runs.reader import RawEvent, Run, load_run
 from autogen_codeact.runs.store import EVENTS, is_being_written
 
 MAX_TEXT = 10_000
-_MAX = 10**12
-"""Greater numbers than this are no counts and no seconds."""
+_MAX = 10**12  # greater numbers than this are no counts and no seconds
 Outcome = Literal["completed", "failed", "cancelled", "waiting", "running", "interrupted"]
 
 
@@ -138,8 +137,7 @@ class RunClock:
     """Adds up the time that a run took in each of its processes: their monotonic clocks have nothing in common."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        """Seconds until the last event."""
+        self.seconds = 0.0  # seconds until the last event
         self._before: float | None = None
 
     def see(self, name: str, now: object) -> None:

@@ -22,7 +22,7 @@ from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.event_json import EventWriter, fields_of
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
-from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
 from codeact_sandbox.files.private_folders import identity_of, keep_private
@@ -32,12 +32,9 @@ logger = logging.getLogger("autogen_codeact")
 
 RESERVE = ".reserve"
 RESERVE_BYTES = 64 * 1024
-DEADLINE_S = 20.0
-"""Seconds to wait for the disk, after which the run goes on without a log."""
-LOCK_S = 0.2
-"""Seconds to wait for those who only look whether a log is being written."""
-MAX_WAITING = 500
-"""Events that wait to be written before `put` makes the run wait, too."""
+DEADLINE_S = 20.0  # seconds to wait for the disk, after which the run goes on without a log
+LOCK_S = 0.2  # seconds to wait for those who only look whether a log is being written
+MAX_WAITING = 500  # events that wait to be written before `put` makes the run wait, too
 BATCH = 200
 MAX_LINE = 1024 * 1024
 """No line is longer: an event has few fields, and each of more than `LARGE_LINE` is moved into a file."""
@@ -61,8 +58,7 @@ class LogWriter:
         self.folder = folder
         self.redaction = redaction
         self.files = FileStore(folder, redaction.content)
-        self.stopped: str | None = None
-        """Why nothing is written any more, or None."""
+        self.stopped: str | None = None  # why nothing is written any more, or None
         self.totals = {"model_calls": 0, "blocks": 0, "prompt_tokens": 0, "completion_tokens": 0}
         """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
         self._seq = last

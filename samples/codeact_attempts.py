@@ -21,7 +21,9 @@ RECORDING = [
     "```python\nsales.sort(key=lambda sale: sale.turnover)\nprint(sales)\n```",
     "```python\nsales.sort()\nprint(sales)\n```",
     "```python\nsales.sort(key=lambda sale: sale[1], reverse=True)\nprint(sales)\n```",
-    *["The kettle sold best, then the cup."] * 3,
+    "The kettle sold best, then the cup.",
+    "The kettle sold best, then the cup.",
+    "The kettle sold best, then the cup.",
 ]
 
 

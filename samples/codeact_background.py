@@ -20,7 +20,7 @@ RECORDING = [
 open("index.html", "w").write("<h1>Hello</h1>")
 job = run_in_background("python3 -m http.server 8000 --bind 127.0.0.1")
 while "Serving" not in job.output():
-    pass
+    job.wait(0.1)
 ```
 """,
     """\

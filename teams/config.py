@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from autogen_agentchat.base import ChatAgent
-from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,14 +27,6 @@ class TeamConfig(BaseModel):
     begin_with_first: bool = False
     speakers: ComponentModel | None = None
     budget: Budget | None = None
-
-
-def load_participants(models: list[ComponentModel]) -> list[ChatAgent | BaseTeam]:
-    """Load the participants of a team."""
-    kinds = (ChatAgent, BaseTeam)
-    return [
-        load_part(model, f"participants[{at}]", kinds, "neither an agent nor a team") for at, model in enumerate(models)
-    ]
 
 
 def load_part(model: ComponentModel | None, place: str, kinds: tuple[type, ...], otherwise: str) -> Any:

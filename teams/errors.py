@@ -8,13 +8,7 @@ class SpeakerError(ValueError):
 
 
 class HandoffTargetError(SpeakerError):
-    """Somebody handed over to a name that no participant has.
-
-    Args:
-        source: Who handed over.
-        target: The name.
-        participants: The names of the participants.
-    """
+    """Somebody handed over to a name that no participant has."""
 
     def __init__(self, source: str, target: str, participants: list[str]) -> None:
         self.source, self.target, self.participants = source, target, participants
@@ -26,12 +20,7 @@ class HandoffTargetError(SpeakerError):
 
 
 class SelectionError(SpeakerError):
-    """The model of a selector named no participant that may speak, as often as it was asked.
-
-    Args:
-        answers: The answers of the model.
-        candidates: The names that it could choose from.
-    """
+    """The model of a selector named no participant that may speak, as often as it was asked."""
 
     def __init__(self, answers: list[str], candidates: list[str]) -> None:
         self.answers, self.candidates = answers, candidates

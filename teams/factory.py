@@ -76,15 +76,11 @@ def coder_executor_team(
         code_executor: Runs the code; start it before the run and stop it afterwards.
         reviewer: Whether there is a reviewer. Default: only if it has a model of its own.
         reviewer_model_client: The reviewer's model. Default: the coder's.
-        approval_func: Asked before any code runs, sync or async. A team that has one can't be dumped. Default: none.
-        tools: Functions of this process that the code can call, beside those that the executor has. Coder and reviewer are told
-            of them all. Default: none.
-        approve_tool: Asked before each call to a tool, a function or a policy. Default: whom the executor asks, if anybody.
-        supported_languages: Languages that are run. Default: those of `CodeExecutorAgent`.
+        approval_func, tools, approve_tool, supported_languages, stream_output: As in `CodeExecutorAgent`. Coder and reviewer are
+            told of the tools, too.
         coder_system_message: What the coder is told. Default: `CODER_MESSAGE`.
         reviewer_system_message: What the reviewer is told. Default: `REVIEWER_MESSAGE`.
         model_client_stream: Whether the models' answers are also yielded in chunks. Default: no.
-        stream_output: Whether what running code writes is also yielded in chunks, as by `CodeExecutorAgent`. Default: no.
         termination_condition: Ends the run. Default: the coder ends a message without code with TERMINATE, or
             `max_messages` have been said.
         max_messages: Messages in a run, the task included; only without a `termination_condition`. Default: 30.

@@ -21,20 +21,14 @@ COMPLETE = "Digraph execution is complete"
 
 
 class GraphPosition(Position):
-    """How far the graph is; the fields that AutoGen's `GraphFlow` saves, and `triggered`.
-
-    Args:
-        ready: Who speaks next.
-        remaining: For each node and activation group: how many edges of a join of all are still to be taken.
-        enqueued_any: For each node and activation group: whether a join of any was taken, and its node has not spoken yet.
-        triggered: For each node in `ready`: the activation groups that made it ready.
-    """
+    """How far the graph is; the fields that AutoGen's `GraphFlow` saves, and `triggered`."""
 
     type: str = "GraphManagerState"
     ready: list[str] = Field(default_factory=list)
+    # By node and activation group: edges of a join of all that are still to be taken, and whether a join of any was taken.
     remaining: dict[str, dict[str, int]] = Field(default_factory=dict)
     enqueued_any: dict[str, dict[str, bool]] = Field(default_factory=dict)
-    triggered: dict[str, list[str]] = Field(default_factory=dict)
+    triggered: dict[str, list[str]] = Field(default_factory=dict)  # by node in `ready`: the groups that made it ready
 
 
 class GraphConfig(BaseModel):
@@ -97,7 +91,6 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
             )
 
     def check_position(self, position: GraphPosition, names: Sequence[str]) -> None:
-        """Refuse the position of another graph."""
         groups = {target: set(counts) for target, counts in self._edges_to.items()}
         same = {target: set(counts) for target, counts in position.remaining.items()} == groups
         same = same and {target: set(flags) for target, flags in position.enqueued_any.items()} == groups
@@ -106,7 +99,6 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
             raise ValueError("it is the position of another graph.")
 
     def start(self, names: Sequence[str]) -> GraphPosition:
-        """Return the position of the nodes that begin."""
         begin = self._graph.get_start_nodes()
         return GraphPosition(
             ready=[name for name in self._graph.nodes if name in begin],
@@ -125,7 +117,6 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
         return speakers
 
     def turn_ended(self, position: GraphPosition, speaker: str, messages: Sequence[Message]) -> None:
-        """Follow the edges of whoever has spoken."""
         chat_messages = [message for message in messages if isinstance(message, BaseChatMessage)]
         if speaker not in self._graph.nodes or not chat_messages:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,21 +117,15 @@ def _read(source: str | bytes | Path, limit: int | None = None) -> Any:
         raise ValueError(f"{name} is not JSON ({error}). Give the text, or a pathlib.Path of a file.") from None
 
 
-class _Counter:
-    def __init__(self) -> None:
-        self.values = 0
-        self.chars = 0
-
-
-def _copy(value: Any, depth: int = 0, counter: _Counter | None = None) -> Any:
+def _copy(value: Any, depth: int = 0, room: list[int] | None = None) -> Any:
     """Copy JSON values: what is loaded is what was checked, whatever the caller's objects do."""
-    counter = counter or _Counter()
-    counter.values += 1
+    room = room or [MAX_VALUES, MAX_BYTES]  # values and characters that are left
+    room[0] -= 1
     if depth > MAX_DEPTH:
         raise ValueError(f"The configuration is nested more than {MAX_DEPTH} levels deep.")
     if type(value) is str:
-        counter.chars += len(value)
-    if counter.values > MAX_VALUES or counter.chars > MAX_BYTES:
+        room[1] -= len(value)
+    if min(room) < 0:
         raise ValueError("The configuration is larger than an untrusted one may be.")
     if value is None or type(value) in (bool, str) or (type(value) is int and value.bit_length() < 64):
         return value
@@ -140,9 +134,9 @@ def _copy(value: Any, depth: int = 0, counter: _Counter | None = None) -> Any:
     if isinstance(value, Mapping):
         if not all(type(key) is str for key in value):
             raise ValueError("The configuration is not JSON: a key is not a string.")
-        return {key: _copy(item, depth + 1, counter) for key, item in value.items()}
+        return {key: _copy(item, depth + 1, room) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_copy(item, depth + 1, counter) for item in value]
+        return [_copy(item, depth + 1, room) for item in value]
     raise ValueError(f"The configuration is not JSON: it contains a {type(value).__name__}.")
 
 
@@ -191,8 +185,9 @@ class _Check:
         if value is None or value in ([], {}):
             return
         if isinstance(rule, Part):
-            for where, part in _parts(rule, value, place):
-                self.component(part, where, rule.kind)
+            many = value if rule.many and isinstance(value, list) else None
+            for index, part in enumerate(many or [value]):
+                self.component(part, place if many is None else f"{place}[{index}]", rule.kind)
         elif rule is None:
             self._refuse(place, REASONS.get(field, "is not a field that an untrusted configuration may set"))
         elif (reason := rule(value)) is not None:
@@ -200,13 +195,6 @@ class _Check:
 
     def _refuse(self, place: str, reason: str) -> None:
         self.refused.append(f"{place or 'the configuration'}: {reason}")
-
-
-def _parts(rule: Part, value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    if rule.many and isinstance(value, list):
-        yield from ((f"{place}[{index}]", part) for index, part in enumerate(value))
-    else:
-        yield place, value
 
 
 def _join(place: str, rest: str) -> str:

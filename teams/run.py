@@ -150,16 +150,10 @@ logger = logging.getLogger(__name__)
 
 
 class SavedRun(BaseModel):
-    """A run between two turns, as part of a team's state.
+    """A run between two turns, as part of a team's state."""
 
-    Args:
-        messages: What it has yielded: the id of a message that is in the team's thread, or the message itself.
-        batches: How many messages of the thread's end the termination condition was given, call by call.
-        used: What it has used.
-    """
-
-    messages: list[str | dict[str, Any]] = Field(default_factory=list)
-    batches: list[int] = Field(default_factory=list)
+    messages: list[str | dict[str, Any]] = Field(default_factory=list)  # those of the thread by their id
+    batches: list[int] = Field(default_factory=list)  # lengths, as the termination condition was given them
     used: Used = Field(default_factory=Used)
 
 
@@ -306,7 +300,6 @@ class Run:
         return loop.call_later(seconds, time_is_up)
 
     def saved(self, thread: Sequence[Message]) -> dict[str, Any]:
-        """Return what the run needs to go on."""
         known = {message.id for message in thread}
         messages = [each.id if each.id in known else dict(each.dump()) for each in self.messages]
         return SavedRun(

@@ -118,7 +118,6 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             raise ValueError("previous_speaker is not a participant.")
 
     def start(self, names: Sequence[str]) -> SelectorPosition:
-        """Return the position before anybody has spoken."""
         return SelectorPosition()
 
     async def next(self, position: SelectorPosition, conversation: Conversation) -> list[str]:
@@ -141,9 +140,8 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
         return candidates
 
     async def _ask(self, candidates: list[str], conversation: Conversation) -> str:
-        prompt = self._prompt.format(
-            roles=_roles(conversation.participants), participants=str(candidates), history=_history(conversation.thread)
-        )
+        roles = "\n".join(" ".join(f"{each.name}: {each.description}".split()) for each in conversation.participants)
+        prompt = self._prompt.format(roles=roles, participants=str(candidates), history=_history(conversation.thread))
         # Many models other than OpenAI's answer only to a user.
         is_openai = ModelFamily.is_openai(self._model_client.model_info["family"])
         messages: list[LLMMessage] = [
@@ -185,10 +183,6 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
         loaded = cls(client, prompt=config.prompt, allow_repeated=config.allow_repeated)
         loaded._owns_client = True  # nobody else has a reference to it
         return loaded
-
-
-def _roles(participants: Sequence[ChatAgent | BaseTeam]) -> str:
-    return "\n".join(" ".join(f"{each.name}: {each.description}".split()) for each in participants)
 
 
 def _history(thread: Sequence[Message]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
@@ -30,21 +30,14 @@ P = TypeVar("P", bound=Position)
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a policy may look at.
-
-    Args:
-        participants: Agents and teams, in the team's order.
-        thread: Everything that was said in the team, events included.
-        count: Takes the usage of a model call that the policy made, so that it counts in the team's budget.
-    """
+    """What a policy may look at."""
 
     participants: Sequence[ChatAgent | BaseTeam]
     thread: Sequence[Message]
-    count: Callable[[RequestUsage], None]
+    count: Callable[[RequestUsage], None]  # of model calls that the policy makes
 
     @property
     def names(self) -> list[str]:
-        """The names of the participants."""
         return [participant.name for participant in self.participants]
 
 
@@ -66,29 +59,13 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
             cls.component_provider_override = None  # inherited, it would dump a subclass as this class
 
     def check(self, participants: Sequence[ChatAgent | BaseTeam], *, bounded: bool) -> None:
-        """Refuse a team for which this policy can't work.
-
-        Args:
-            participants: The team's.
-            bounded: Whether the team has a termination condition, a maximum of turns or a budget.
-
-        Raises:
-            SpeakerError: The policy can't work; the message says what to change.
-        """
+        """Refuse a team for which this policy can't work."""
 
     def check_position(self, position: P, names: Sequence[str]) -> None:
-        """Refuse a saved position that is not of a team with these participants.
-
-        Raises:
-            ValueError: It is not.
-        """
+        """Refuse a saved position that is not of a team with these participants."""
 
     def check_task(self, conversation: Conversation, task: Sequence[BaseChatMessage]) -> None:
-        """Refuse a task before it is part of the conversation.
-
-        Raises:
-            SpeakerError: Nobody could speak after it.
-        """
+        """Refuse a task before it is part of the conversation."""
 
     @abstractmethod
     def start(self, names: Sequence[str]) -> P:
@@ -96,11 +73,7 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
 
     @abstractmethod
     async def next(self, position: P, conversation: Conversation) -> list[str]:
-        """Return the names of those who speak next, at once if there are several, and change the position accordingly.
-
-        Raises:
-            SpeakerError: There is nobody; the message says what to change.
-        """
+        """Return the names of those who speak next, at once if there are several, and change the position accordingly."""
 
     def turn_ended(self, position: P, speaker: str, messages: Sequence[Message]) -> None:
         """Update the position after a whole turn."""
@@ -111,6 +84,13 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
 
     async def close(self) -> None:
         """Release what a policy loaded from a config holds."""
+
+    def _to_config(self) -> Any:
+        return NoOptions()
+
+    @classmethod
+    def _from_config(cls, config: Any) -> Self:
+        return cls()
 
 
 async def next_names(speakers: Speakers[P], position: P, conversation: Conversation) -> list[str]:
@@ -146,26 +126,16 @@ class RoundRobin(Speakers[RoundRobinPosition], Component[NoOptions]):
     manager_name = "RoundRobinGroupChatManager"
 
     def check_position(self, position: RoundRobinPosition, names: Sequence[str]) -> None:
-        """Refuse an index that no participant has."""
         if not 0 <= position.next_speaker_index < len(names):
             raise ValueError(f"next_speaker_index is {position.next_speaker_index}, of {len(names)} participants.")
 
     def start(self, names: Sequence[str]) -> RoundRobinPosition:
-        """Return the position of the first participant."""
         return RoundRobinPosition()
 
     async def next(self, position: RoundRobinPosition, conversation: Conversation) -> list[str]:
-        """Return who is next in the order."""
         index = position.next_speaker_index
         position.next_speaker_index = (index + 1) % len(conversation.participants)
         return [conversation.names[index]]
-
-    def _to_config(self) -> NoOptions:
-        return NoOptions()
-
-    @classmethod
-    def _from_config(cls, config: NoOptions) -> Self:
-        return cls()
 
 
 class HandoffPosition(Position):
@@ -196,7 +166,6 @@ class Handoff(Speakers[HandoffPosition], Component[NoOptions]):
             )
 
     def check_position(self, position: HandoffPosition, names: Sequence[str]) -> None:
-        """Refuse a speaker who is not a participant."""
         if position.current_speaker not in names:
             raise ValueError("current_speaker is not a participant.")
 
@@ -209,20 +178,12 @@ class Handoff(Speakers[HandoffPosition], Component[NoOptions]):
         _last_target([*conversation.thread, *task], names)
 
     def start(self, names: Sequence[str]) -> HandoffPosition:
-        """Return the position of the first participant."""
         return HandoffPosition(current_speaker=names[0])
 
     async def next(self, position: HandoffPosition, conversation: Conversation) -> list[str]:
         """Return the target of the last handoff, or whoever spoke before."""
         position.current_speaker = _last_target(conversation.thread, conversation.names) or position.current_speaker
         return [position.current_speaker]
-
-    def _to_config(self) -> NoOptions:
-        return NoOptions()
-
-    @classmethod
-    def _from_config(cls, config: NoOptions) -> Self:
-        return cls()
 
 
 def _last_target(thread: Sequence[Message], names: list[str]) -> str | None:

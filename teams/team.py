@@ -8,14 +8,10 @@ from typing import Any, ClassVar, Self
 
 from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    SelectSpeakerEvent,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, SelectSpeakerEvent
 from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
-from autogen_codeact.teams.config import TeamConfig, load_part, load_participants
+from autogen_codeact.teams.config import TeamConfig, load_part
 from autogen_codeact.teams.run import Budget, Message, Meter, Run, SavedRun, Task, Used, message_types, task_messages
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
 from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, next_names
@@ -467,7 +463,10 @@ class Team(BaseTeam, Component[TeamConfig]):
     @classmethod
     def _from_config(cls, config: TeamConfig) -> Self:
         return cls(
-            load_participants(config.participants),
+            [
+                load_part(model, f"participants[{at}]", (ChatAgent, BaseTeam), "neither an agent nor a team")
+                for at, model in enumerate(config.participants)
+            ],
             name=config.name,
             description=config.description,
             termination_condition=load_part(

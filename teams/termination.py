@@ -40,10 +40,7 @@ class FinalWordTermination(TerminationCondition, Component[FinalWordTerminationC
     component_provider_override: ClassVar[str | None] = "autogen_codeact.teams.FinalWordTermination"
 
     def __init__(
-        self,
-        word: str = "TERMINATE",
-        sources: Sequence[str] | None = None,
-        languages: Sequence[str] = ("python", "sh"),
+        self, word: str = "TERMINATE", sources: Sequence[str] | None = None, languages: Sequence[str] = ("python", "sh")
     ) -> None:
         self._word = word
         self._sources = list(sources) if sources is not None else None
@@ -68,7 +65,6 @@ class FinalWordTermination(TerminationCondition, Component[FinalWordTerminationC
         return None
 
     async def reset(self) -> None:
-        """Wait for the word again."""
         self._terminated = False
 
     def _counts(self, message: BaseAgentEvent | BaseChatMessage) -> bool:

@@ -24,13 +24,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Known:
-    """A component that may be loaded.
-
-    Args:
-        kind: What it is, such as "agent".
-        fields: What may be set, and to what. Every other field must be absent or empty.
-        variable: Variable of the host's environment that it reads a key from, or None.
-    """
+    """A component that may be loaded. A field that is not in `fields` must be empty; `variable` holds the key that it reads."""
 
     kind: str
     fields: Mapping[str, Rule | Part]

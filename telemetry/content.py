@@ -15,12 +15,10 @@ logger = logging.getLogger("autogen_codeact")
 Redact = Callable[[str], str]
 """Takes a text that would become part of a span, and returns what may be shown of it."""
 
-MAX_CHARS = 200_000
-"""Characters of content in one attribute; the rest is left out."""
+MAX_CHARS = 200_000  # characters of content in one attribute; the rest is left out
 CUT = "…"
 MAX_KEY = 200
-FEW_KEYS = 10
-"""Keys of one object that are kept in any case, so that a message stays a message."""
+FEW_KEYS = 10  # keys of one object that are kept in any case, so that a message stays a message
 # AutoGen's names of the reasons why a model stopped, where OpenTelemetry's differ.
 FINISH_REASONS = {"function_calls": "tool_call"}
 

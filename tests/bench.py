@@ -20,15 +20,7 @@ EVERYBODY = (ALONE, IN_A_TEAM, PAIR)
 
 
 class Bench:
-    """An agent with a model, alone or in our team, or a team of a coder and an executor.
-
-    Args:
-        kind: One of `EVERYBODY`.
-        server: Its model.
-        executor: Runs the code.
-        stream: Whether the model streams.
-        client: Another client than the server's default one.
-    """
+    """An agent with a model, alone or in our team, or a team of a coder and an executor."""
 
     def __init__(
         self,

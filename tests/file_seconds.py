@@ -24,9 +24,6 @@ def put_long_files_first(items: list[pytest.Item]) -> None:
     """Order whole files by their length, so that no worker has a long one left when the others are done.
 
     Those that look for processes come before all others, which could leave some behind in the same worker.
-
-    Args:
-        items: The tests, which are put in order.
     """
     known: dict[str, float] = json.loads(STORED.read_text())
     tests = Counter(item.path for item in items)
@@ -38,9 +35,6 @@ def share_compilation(config: pytest.Config) -> None:
     """Have each worker import the files in an order that begins elsewhere, if all tests are collected.
 
     In a fresh clone each file has to be compiled. So each worker compiles a part of them, and finds the others compiled.
-
-    Args:
-        config: The configuration of a worker.
     """
     if config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         return

@@ -80,12 +80,7 @@ Answer = Callable[[list[dict[str, Any]]], str | Reply]
 
 
 class OpenAIServer:
-    """Serves `replies` in order, one for each request that it does not refuse.
-
-    Args:
-        replies: The script; text stands for a `Reply` with that content. Or a function of a request's messages.
-        refuses: Types of `response_format`, or `include_usage`, that are answered with HTTP 400.
-    """
+    """Serves `replies` in order, one for each request that it does not refuse."""
 
     def __init__(
         self, replies: list[Reply | str] | Answer, *, refuses: frozenset[str] | set[str] = frozenset()

@@ -54,15 +54,7 @@ START_S = 60
 
 
 class Forked:
-    """A running process of the fork server, with the methods of `subprocess.Popen`.
-
-    Args:
-        pid: Its number.
-        status: Where the server writes its exit status.
-        stdin: Where its input is written, if it has one.
-        stdout: Where its output is read, if it is not written elsewhere.
-        stderr: The same for its errors.
-    """
+    """A running process of the fork server, with the methods of `subprocess.Popen`."""
 
     def __init__(
         self, pid: int, status: socket.socket, stdin: TextIO | None, stdout: TextIO | None, stderr: TextIO | None
@@ -138,12 +130,7 @@ def _read(stream: TextIO, name: str, read: dict[str, str]) -> None:
 
 
 def start_server(address: str, environment: Mapping[str, str]) -> None:
-    """Start a process that has imported our dependencies, and forks; do nothing if another worker has started it.
-
-    Args:
-        address: Where it listens.
-        environment: What it may read while it imports.
-    """
+    """Start a process that has imported our dependencies, and forks; do nothing if another worker has started it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(address)
@@ -190,15 +177,7 @@ def _connect() -> socket.socket:
 
 
 def _request(request: dict[str, object], streams: list[int]) -> tuple[int, socket.socket]:
-    """Have the server fork a process.
-
-    Args:
-        request: What `become` in `fork_server.py` reads.
-        streams: The standard streams of the process.
-
-    Returns:
-        The process's number, and the socket where its exit status will arrive.
-    """
+    """Have the server fork a process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with _connect() as connection, theirs:
         socket.send_fds(connection, [json.dumps(request).encode()], [*streams, theirs.fileno()])
@@ -220,17 +199,7 @@ def start(
     stdout: int = subprocess.PIPE,
     new_interpreter: bool = False,
 ) -> Process:
-    """Start a Python program and leave it running.
-
-    Args:
-        arguments: A program's path, or `-c` and its text; then its arguments.
-        env: Its environment.
-        cwd: Its folder; None: the current one.
-        options: Options of the interpreter.
-        stdin: `PIPE` or `DEVNULL`.
-        stdout: `PIPE`, or a terminal's file descriptor for output and errors.
-        new_interpreter: Start a new interpreter in any case.
-    """
+    """Start a Python program and leave it running."""
     warnings = options[1::2] if set(options[::2]) <= {"-W"} else None
     if new_interpreter or warnings is None or _early(env) != ENVIRONMENT:
         return subprocess.Popen(

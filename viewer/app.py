@@ -19,8 +19,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from autogen_codeact.runs.errors import RunError, RunFileError
-from autogen_codeact.runs.files import FILES
-from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.folder import FILES, RunFolder
 from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.runs.budget import Budget, json_cost
 from autogen_codeact.runs.errors import RunError, RunFolderError
-from autogen_codeact.runs.folder import Line
+from autogen_codeact.runs.folder import Budget, Line, json_cost
 from autogen_codeact.runs.reader import Gap, LogReader, Run, load_run, read_line
 from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.runs.summary import task_text

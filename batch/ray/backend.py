@@ -1,4 +1,4 @@
-"""Attempts in the actors of a Ray cluster, with their logs in the driver's folder."""
+"""Attempts in the actors of a Ray cluster, with their logs in the driver's folder, and the connection to it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, prepare
 from autogen_codeact.batch.errors import AttemptError, BatchBackendError
 from autogen_codeact.batch.limits import ModelGate
-from autogen_codeact.batch.ray.folders import Folders
-from autogen_codeact.batch.ray.worker import RayWorker, Sent
+from autogen_codeact.batch.ray.worker import Folders, RayWorker, Sent
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.run_end import read_log
 from codeact_sandbox.host.waiting import in_thread
@@ -32,6 +31,12 @@ SHUTDOWN_S = 30.0
 # What a client of HTTP/2, which Ray's servers speak, says first; the server answers with a frame of settings (type 4).
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _FRAME = 9
+TASKS_PER_ACTOR = 4
+ANSWER_S = 120.0  # seconds without a word of an attempt, after which its actor counts as lost
+STOP_S = 40.0
+REVIVE_S = 1.0
+_LOST = {"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "RpcError", "GetTimeoutError"}
+_GONE = {"ActorDiedError", "ActorUnschedulableError"}
 
 
 @asynccontextmanager
@@ -98,15 +103,6 @@ async def _probe(address: str) -> None:
         ) from error
     if len(answer) < _FRAME or answer[3] != 4:
         raise BatchBackendError(f"What answers at {shown} is not Ray: give the address of its head node.")
-
-
-TASKS_PER_ACTOR = 4
-ANSWER_S = 120.0
-"""Seconds without a word of an attempt, after which its actor counts as lost."""
-STOP_S = 40.0
-REVIVE_S = 1.0
-_LOST = {"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "RpcError", "GetTimeoutError"}
-_GONE = {"ActorDiedError", "ActorUnschedulableError"}
 
 
 class Ray:

@@ -49,7 +49,6 @@ class AutoGenTool(StubbedTool):
         super().__init__(stub, f"`{name}`, a {type(tool).__name__}")
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Validate the arguments and run the tool."""
         unknown = [] if self._open else [f"{name} is not known" for name in arguments if name not in self._known]
         if unknown:
             raise ToolArgumentError("; ".join(unknown[:MAX_PROBLEMS]))

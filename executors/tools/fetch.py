@@ -89,21 +89,7 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
         )
 
     async def run(self, args: FetchUrlArguments, cancellation_token: CancellationToken) -> str:
-        """Fetch a page.
-
-        Args:
-            args: Its URL.
-            cancellation_token: Cancels the request.
-
-        Returns:
-            Its text.
-
-        Raises:
-            PermissionError: Its host, or that of a redirection, is not on the list.
-            ConnectionError: It can't be fetched.
-            TimeoutError: It took too long.
-            ValueError: The URL is malformed, or the page is larger than it may be.
-        """
+        """Fetch a page."""
         fetching = asyncio.ensure_future(self._in_thread(args.url))
         cancellation_token.link_future(fetching)
         return await fetching

@@ -13,8 +13,8 @@ from autogen_codeact.executors.tools.workbench import source_of
 from codeact_sandbox.tools.mcp_client import McpServer
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.types.limits import ToolLimits
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
-from codeact_sandbox.types.tool_limits import ToolLimits
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostToolProtocol | ToolSource | McpServer
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, a host tool, or an MCP server."""

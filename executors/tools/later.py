@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component
@@ -40,7 +40,6 @@ class Later(ToolPolicy, Component[PolicyConfig]):
     component_provider_override = "autogen_codeact.executors.Later"
 
     async def __call__(self, request: ToolApprovalRequest | ApprovalRequest) -> Any:
-        """Return the answer, if there is one."""
         if (asks := ASKS.get()) is None:
             raise RuntimeError(NO_LOG)
         if isinstance(request, ToolApprovalRequest):
@@ -48,10 +47,3 @@ class Later(ToolPolicy, Component[PolicyConfig]):
         if (answer := asks.about_code(request.code)) is None:
             raise RuntimeError(NO_LOG)
         return ApprovalResponse(approved=answer[0], reason=answer[1])
-
-    def _to_config(self) -> PolicyConfig:
-        return PolicyConfig()
-
-    @classmethod
-    def _from_config(cls, config: PolicyConfig) -> Self:
-        return cls()

@@ -36,17 +36,23 @@ class ToolPolicy(ABC, ComponentBase[BaseModel]):
     """Decides whether a call to a host tool may be made; pass it as `approve_tool=`."""
 
     component_type = "tool_policy"
+    component_config_schema: Any
+    """Its fields are the constructor's arguments, and attributes of the same names."""
 
     @abstractmethod
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Decide whether a call may be made.
+        """Decide whether a call may be made."""
 
-        Args:
-            request: The call.
+    def _to_config(self) -> Any:
+        given = {name: getattr(self, name) for name in self.component_config_schema.model_fields}
+        parts = {name: part.dump_component() for name, part in given.items() if isinstance(part, ComponentBase)}
+        return self.component_config_schema(**{**given, **parts})
 
-        Returns:
-            The decision; the calling code gets the reason for a refusal.
-        """
+    @classmethod
+    def _from_config(cls, config: Any) -> Self:
+        loaders: dict[str, Any] = {"otherwise": load_policy, "model_client": ChatCompletionClient.load_component}
+        given = dict(config)
+        return cls(**{**given, **{name: load(given[name]) for name, load in loaders.items() if name in given}})
 
 
 class PolicyConfig(BaseModel):
@@ -80,20 +86,11 @@ class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
         self.otherwise = otherwise
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Allow a tool on the list."""
         if any(fnmatchcase(request.name, pattern) for pattern in self.names):
             return ToolApproval(True)
         if self.otherwise is not None:
             return await self.otherwise(request)
         return ToolApproval(False, f"the tool {request.name} is not on the list of allowed tools")
-
-    def _to_config(self) -> AllowToolsConfig:
-        otherwise = self.otherwise.dump_component() if self.otherwise is not None else None
-        return AllowToolsConfig(names=self.names, otherwise=otherwise)
-
-    @classmethod
-    def _from_config(cls, config: AllowToolsConfig) -> Self:
-        return cls(config.names, load_policy(config.otherwise))
 
 
 class AskPersonConfig(PolicyConfig):
@@ -146,13 +143,6 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
         why = "" if word in NO else f": {answer.strip()[:MAX_REASON_CHARS]}"
         return ToolApproval(False, f"the person at the terminal said no{why}")
 
-    def _to_config(self) -> AskPersonConfig:
-        return AskPersonConfig(timeout=self.timeout)
-
-    @classmethod
-    def _from_config(cls, config: AskPersonConfig) -> Self:
-        return cls(config.timeout)
-
 
 class ApprovalAnswer(BaseModel):
     """The answer of a model about a call."""
@@ -186,12 +176,11 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
     ) -> None:
         if not timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, not {timeout}")
-        self._client = model_client
+        self.model_client = model_client
         self.instructions = instructions
         self.timeout = timeout
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Ask the model."""
         too_long = ToolApproval(False, "the arguments are too long for the model that approves to judge them")
         if least_size(request.arguments, MAX_QUESTION_CHARS) > MAX_QUESTION_CHARS:
             return too_long  # before the event loop is kept busy with them
@@ -216,21 +205,12 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
     async def _ask(self, question: str) -> str:
         instructions = SystemMessage(content=self.instructions + FORM)
         messages: list[LLMMessage] = [instructions, UserMessage(content=question, source="program")]
-        info = self._client.model_info
+        info = self.model_client.model_info
         form: Any = ApprovalAnswer if info.get("structured_output") else True if info.get("json_output") else None
         answer = await with_token(
-            lambda token: self._client.create(messages, json_output=form, cancellation_token=token)
+            lambda token: self.model_client.create(messages, json_output=form, cancellation_token=token)
         )
         return answer.content if isinstance(answer.content, str) else ""
-
-    def _to_config(self) -> AskModelConfig:
-        return AskModelConfig(
-            model_client=self._client.dump_component(), instructions=self.instructions, timeout=self.timeout
-        )
-
-    @classmethod
-    def _from_config(cls, config: AskModelConfig) -> Self:
-        return cls(ChatCompletionClient.load_component(config.model_client), config.instructions, config.timeout)
 
 
 def _parse_answer(text: str) -> ToolApproval:

@@ -39,16 +39,13 @@ class WorkbenchSource(ToolSource):
         return getattr(self._workbench, "_actor", None) is not None
 
     async def open(self) -> None:
-        """Start it."""
         await self._workbench.start()
 
     async def close(self) -> None:
-        """Stop it."""
         async with asyncio.timeout(STOP_TIMEOUT_S):
             await self._workbench.stop()
 
     async def list_tools(self) -> Sequence[HostToolProtocol]:
-        """List its tools."""
         if type(self._workbench) in (StaticWorkbench, StaticStreamWorkbench):
             return self._static_tools()
         schemas = await self._workbench.list_tools()
@@ -97,7 +94,6 @@ class McpSource(WorkbenchSource):
             await self._workbench.stop()
 
     async def list_tools(self) -> Sequence[HostToolProtocol]:
-        """List its tools."""
         schemas = await self._workbench.list_tools()
         answer = await self._request("list_tools", None)
         pairs = list(zip(schemas, answer.tools, strict=True))

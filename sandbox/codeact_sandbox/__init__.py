@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.errors import SandboxUnavailable as SandboxUnavailable
     from codeact_sandbox.types.errors import Unsupported as Unsupported
     from codeact_sandbox.types.limits import Limits as Limits
+    from codeact_sandbox.types.limits import ToolLimits as ToolLimits
     from codeact_sandbox.types.options import BubblewrapOptions as BubblewrapOptions
     from codeact_sandbox.types.options import DockerOptions as DockerOptions
     from codeact_sandbox.types.result import ExecResult as ExecResult
     from codeact_sandbox.types.result import Result as Result
     from codeact_sandbox.types.tool import ToolAnswer as ToolAnswer
     from codeact_sandbox.types.tool import ToolImage as ToolImage
-    from codeact_sandbox.types.tool_limits import ToolLimits as ToolLimits
 
 _NAMES = {
     "codeact_sandbox.async_sandbox": "AsyncSandbox",
@@ -50,11 +50,10 @@ _NAMES = {
         "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
         "SandboxStartError SandboxTimeout SandboxUnavailable Unsupported"
     ),
-    "codeact_sandbox.types.limits": "Limits",
+    "codeact_sandbox.types.limits": "Limits ToolLimits",
     "codeact_sandbox.types.options": "BubblewrapOptions DockerOptions",
     "codeact_sandbox.types.result": "ExecResult Result",
     "codeact_sandbox.types.tool": "ToolAnswer ToolImage",
-    "codeact_sandbox.types.tool_limits": "ToolLimits",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

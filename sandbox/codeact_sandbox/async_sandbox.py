@@ -44,20 +44,7 @@ class AsyncSandbox:
     Use it with `async with`, or with `start` and `stop`. If it has not been started, the first block starts it. Cancelling the
     task that awaits a block kills the block with everything that it started. It works in any event loop.
 
-    Args:
-        backend: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap. Or the
-            options of a sandbox: `DockerOptions(...)`, `BubblewrapOptions(...)`.
-        tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
-        approve_tool: Called before each call to a tool. The call is made only if it approves.
-        progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
-        recorder: Keeps a record of the calls to host tools; it is awaited before a tool runs and before the code sees its result.
-        observers: Notified of starts, stops, blocks and calls; see `Observer`.
-        pool: A pool of sandboxes with the same options: the start takes one of them.
-        options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
-
-    Raises:
-        TypeError: An option is unknown or has a wrong type.
-        ValueError: A value is invalid; the message says which.
+    The arguments and errors are those of `Sandbox`.
     """
 
     def __init__(
@@ -89,8 +76,8 @@ class AsyncSandbox:
     run = _of_managed(ManagedSandbox.run)
     exec = _of_managed(ManagedSandbox.exec)
     forward = _of_managed(ManagedSandbox.forward)
-    put = _of_managed(ManagedSandbox.put_any)
-    get = _of_managed(ManagedSandbox.get_any)
+    put = _of_managed(ManagedSandbox.put)
+    get = _of_managed(ManagedSandbox.get)
     write = _of_managed(ManagedSandbox.write)
     read = _of_managed(ManagedSandbox.read)
     list_files = _of_managed(ManagedSandbox.list_files)

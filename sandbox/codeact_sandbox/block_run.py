@@ -72,7 +72,13 @@ class BlockRun:
         gateway = self.client.gateway
         mark = gateway.begin_block(shut=self.replay is not None) if gateway is not None else 0
         files_before = await self._send_files()
-        calls = self._accept_calls(block, request)
+        calls = None
+        if self.tools.broker.tools and request.message["command"] is None:
+            request.message["tool_sources"] = self.tools.added_sources()
+            work_dir = self.workspace.root if self.workspace is not None else None
+            calls = BlockCalls(
+                self.tools.broker, block, self.context, self.ident, sandbox=self.client.requests, work_dir=work_dir
+            )
         kept: list[sync.Kept] = [None]
         reply = await self._send(request, timeout, listener, calls, kept)
         if self.replay is not None:
@@ -98,16 +104,6 @@ class BlockRun:
                 return await manifest_of(workspace, self.client)
         return None
 
-    def _accept_calls(self, block: CodeAndLanguage, request: BlockRequest) -> BlockCalls | None:
-        """Let the block call the host tools."""
-        if not self.tools.broker.tools or request.message["command"] is not None:
-            return None
-        request.message["tool_sources"] = self.tools.added_sources()
-        calls = BlockCalls(self.tools.broker, block, self.context, self.ident)
-        calls.sandbox = self.client.requests
-        calls.work_dir = self.workspace.root if self.workspace is not None else None
-        return calls
-
     @property
     def _folder(self) -> Workspace | Path | None:
         """Where files that the host itself makes of the block go."""
@@ -122,8 +118,9 @@ class BlockRun:
         kept: list[sync.Kept],
     ) -> Reply:
         """Send the block, and wait for its end and that of its calls."""
-        folder = self._folder
-        keep = partial(sync.keep_code, kept, folder, request) if request.filename is not None and folder else None
+        keep = None
+        if request.filename is not None and (folder := self._folder) is not None:
+            keep = partial(sync.keep_code, kept, folder, request)
         try:
             return await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
         except SandboxError as error:

@@ -24,8 +24,7 @@ from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult
 from codeact_sandbox.work_folder import WorkFolder
 
-MAX_ENDED_JOBS = 32
-"""Jobs that have ended and whose output is kept."""
+MAX_ENDED_JOBS = 32  # jobs that have ended and whose output is kept
 Words = Sequence[str] | str
 Input = bytes | str | Iterable[bytes] | AsyncIterable[bytes]
 OnOutput = Callable[[Stream, bytes], Any]
@@ -58,7 +57,6 @@ async def run_command(
     """Run a command beside the blocks, and wait for its end; the sandbox is started if it is not running.
 
     Args:
-        sandbox: The sandbox.
         command: Program and arguments, or a line for `/bin/sh -c`.
         stdin: What it reads: bytes, text, or pieces of bytes. Default: nothing.
         cwd: Its directory: absolute, or relative to the workspace. Default: the workspace.

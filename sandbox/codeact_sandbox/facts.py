@@ -19,24 +19,11 @@ MAX_ITEMS = 100
 MAX_NAME_CHARS = 200
 MAX_SHOWN = 30
 MAX_COUNTED = 1000
-MAX_NUMBER = 2**63 - 1
-"""What a file system reports is not more."""
+MAX_NUMBER = 2**63 - 1  # what a file system reports is not more
 PACKAGES = (
     *("numpy", "pandas", "scipy", "matplotlib", "sympy", "scikit-learn", "statsmodels", "seaborn", "plotly", "altair"),
-    *(
-        "pillow",
-        "requests",
-        "httpx",
-        "beautifulsoup4",
-        "lxml",
-        "openpyxl",
-        "pyyaml",
-        "networkx",
-        "tabulate",
-        "tqdm",
-        "ipython",
-    ),
-    *("torch", "transformers", "polars", "pyarrow", "duckdb", "sqlalchemy"),
+    *("pillow", "requests", "httpx", "beautifulsoup4", "lxml", "openpyxl", "pyyaml", "networkx", "tabulate", "tqdm"),
+    *("ipython", "torch", "transformers", "polars", "pyarrow", "duckdb", "sqlalchemy"),
 )
 """Packages that are looked for, beside those that an option names."""
 COMMANDS = ("bash", "git", "curl", "wget", "node", "gcc", "make", "Rscript", "pdftotext", "ffmpeg", "sqlite3", "jq")
@@ -139,15 +126,11 @@ async def _files_in(client: RunnerClient, folder: str) -> tuple[SandboxFiles, in
     """Return the files of a folder, those of a folder before its folders, and the free space in the workspace."""
     answer = (await client.requests.file_request({"op": "list", "folder": folder})).message
     files = [(entry["name"][:MAX_NAME_CHARS], entry["size"]) for entry in checked_entries(answer.get("files"))]
-    visible = [file for file in files if not _is_hidden(file[0]) and file[1] <= MAX_NUMBER]
+    visible = [file for file in files if "/." not in f"/{file[0]}" and file[1] <= MAX_NUMBER]
     shown = sorted(visible, key=lambda file: _place(file[0]))[:MAX_COUNTED]
     free = answer.get("free")
     known_free = free if type(free) is int and 0 <= free <= MAX_NUMBER else None
     return SandboxFiles(tuple(shown[:MAX_SHOWN]), len(shown)), known_free
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))
 
 
 def _place(name: str) -> list[tuple[bool, str]]:

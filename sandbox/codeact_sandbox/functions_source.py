@@ -70,7 +70,7 @@ def describe(functions: Sequence[SourceFunction], module: str, template: str = P
 
 def stub(function: SourceFunction) -> str:
     """Write a function's signature and docstring, with `...` for its body."""
-    definition, _ = _definition(function)
+    definition = _definition(function)
     lines = ast.get_docstring(definition)
     definition.body = [ast.Expr(ast.Constant(...))]
     if lines:
@@ -115,18 +115,19 @@ def _bound_names(line: str) -> set[str]:
 def _source(function: SourceFunction, bound: set[str]) -> str:
     if function.text is not None:
         return function.text.strip("\r\n")
-    definition, lines = _definition(function)
+    definition = _definition(function)
+    definition.decorator_list = []
     captured = [name for name in inspect.unwrap(function.function).__code__.co_freevars if name not in bound]
     if captured:
         raise ValueError(
             f"The function `{definition.name}` uses {', '.join(f'`{name}`' for name in captured)} from the function "
             "around it, and only its own source travels. Pass it as an argument, or give the function as a tool."
         )
-    return _dedented(definition, lines)
+    return ast.unparse(definition)
 
 
-def _definition(function: SourceFunction) -> tuple[Definition, list[str]]:
-    """Parse a function's source: its definition, and the lines that its line numbers count."""
+def _definition(function: SourceFunction) -> Definition:
+    """Parse a function's source."""
     name, source = function.name, function.text
     if source is None:
         source = _written_source(inspect.unwrap(function.function), name)
@@ -138,13 +139,15 @@ def _definition(function: SourceFunction) -> tuple[Definition, list[str]]:
         nodes = []
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
-            return node, source.split("\n")
+            return node
     raise ValueError(f"The source of `{name}` has no function of that name; give a plain function made with `def`.")
 
 
 def _written_source(function: Any, name: str) -> str:
     if not isinstance(function, FunctionType):
-        sentence = f"`{name}` is {_kind(function)}, which has no source to send; give a function made with `def`."
+        sentence = (
+            f"`{name}` is a {type(function).__name__}, which has no source to send; give a function made with `def`."
+        )
         raise ValueError(sentence)  # noqa: TRY004  -- AutoGen's users catch ValueError
     if function.__name__ == "<lambda>":
         raise ValueError("A `<lambda>` has no name to import it by; give a function made with `def`.")
@@ -154,28 +157,3 @@ def _written_source(function: Any, name: str) -> str:
         raise ValueError(
             f"The source of `{name}` can't be found; define it in a file, or use FunctionWithRequirements.from_str."
         ) from None
-
-
-def _kind(thing: Any) -> str:
-    if inspect.isbuiltin(thing):
-        return "a builtin"
-    if inspect.ismethod(thing):
-        return "a method"
-    return "a class" if inspect.isclass(thing) else f"of type {type(thing).__name__}"
-
-
-def _dedented(definition: Definition, lines: list[str]) -> str:
-    """Cut a definition out and move it to the margin, without a change to the text inside its strings."""
-    assert definition.end_lineno is not None
-    first, last = definition.lineno, definition.end_lineno
-    inside = {
-        number
-        for node in ast.walk(definition)
-        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
-        for number in range(node.lineno + 1, (node.end_lineno or node.lineno) + 1)
-    }
-    margin = lines[first - 1][: definition.col_offset]
-    return "\n".join(
-        line if number in inside else line.removeprefix(margin)
-        for number, line in enumerate(lines[first - 1 : last], start=first)
-    )

@@ -7,6 +7,8 @@ the end of the line or of the text; it is never read again as something else.
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -18,10 +20,8 @@ Kind = Literal["", "k", "nb", "nf", "m", "s", "c", "gi", "gd", "gu"]
 """Class of a piece: keyword, built-in name, name that is defined, number, string, comment; added, removed, place of a
 difference. They are the short names of Pygments, and the classes in CSS."""
 
-MAX_CHARS = 32 * 1024
-"""Characters of code that are read; all after them is plain text."""
-MAX_LINE = 2_000
-"""Characters of a line that is read; a longer one is plain text."""
+MAX_CHARS = 32 * 1024  # characters of code that are read; all after them is plain text
+MAX_LINE = 2_000  # characters of a line that is read; a longer one is plain text
 
 
 class _Language(NamedTuple):
@@ -48,15 +48,8 @@ _LANGUAGES = {
         "\"'",
         r"\#",
         {'"""': ('"""', "s"), "'''": ("'''", "s")},
-        _words(
-            "False None True and as assert async await break case class continue def del elif else except finally for from global"
-            " if import in is lambda match nonlocal not or pass raise return try while with yield"
-        ),
-        _words(
-            "Exception KeyError TypeError ValueError abs all any bool bytes dict enumerate filter float getattr hasattr input int"
-            " isinstance iter len list map max min next object open print range repr reversed round self set sorted str sum super"
-            " tuple type zip"
-        ),
+        frozenset((*keyword.kwlist, "case", "match")),
+        frozenset((*dir(builtins), "self")),
     ),
     "bash": _Language(
         "\"'",

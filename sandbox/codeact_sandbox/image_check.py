@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Iterator
 from itertools import islice
 
-MAX_PIXELS = 10_000_000
-"""A figure of 12 x 8 inches at 300 dots per inch has 8.6 million."""
+MAX_PIXELS = 10_000_000  # a figure of 12 x 8 inches at 300 dots per inch has 8.6 million
 MAX_SIDE = 8_000
 
 BROKEN_IMAGE = "it is broken or cut off"

@@ -69,12 +69,9 @@ class ManagedSandbox:
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
     """Finds the addresses of the hosts in `allow_domains`, in a thread."""
-    timeout = 60.0
-    """Wall-clock seconds that a block may take."""
-    starts = 0
-    """Number of sandboxes started. If it has changed, what the last one contained is gone."""
-    unrecorded = 0
-    """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
+    timeout = 60.0  # wall-clock seconds that a block may take
+    starts = 0  # number of sandboxes started. If it has changed, what the last one contained is gone.
+    unrecorded = 0  # number of blocks run and rollbacks made in this sandbox by callers that keep no journal
 
     def __init__(
         self,
@@ -97,16 +94,12 @@ class ManagedSandbox:
         self.options = options_of(backend, given, self._caller)
         self.timeout = self.options.timeout
         self._undecided = given if backend == "auto" and isinstance(self.options, DockerOptions) else None
-        self.blocks = 0
-        """Number of blocks run in this sandbox."""
-        self.client: RunnerClient | None = None
-        """The client of the running sandbox's runner."""
-        self.name: str | None = None
-        """Name of the last sandbox."""
+        self.blocks = 0  # number of blocks run in this sandbox
+        self.client: RunnerClient | None = None  # the client of the running sandbox's runner
+        self.name: str | None = None  # name of the last sandbox
         given_tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, approve_tool)
         self.tools: Toolset = given_tools
-        self.attachments = self.tools.broker.attachments
-        """The recorders and observers."""
+        self.attachments = self.tools.broker.attachments  # the recorders and observers
         if recorder is not None or observers:
             self.attach(recorder=recorder, observers=observers)
         self._progress = progress
@@ -117,11 +110,9 @@ class ManagedSandbox:
         self._folder = WorkFolder()
         self.jobs_started: list[commands.Job] = []
         """The jobs of the last sandbox, without those whose output was dropped."""
-        self.replaying_now = False
-        """Whether the session is being rebuilt."""
+        self.replaying_now = False  # whether the session is being rebuilt
         self._stubs_sent: object = None
-        self.branch: branches.AsyncBranch | None = None
-        """The open branch."""
+        self.branch: branches.AsyncBranch | None = None  # the open branch
         self._stopped = False
         self._lost = False
         self._lifecycle = CrossLoopSemaphore()
@@ -135,11 +126,7 @@ class ManagedSandbox:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the sandbox; do nothing if it is running.
-
-        Raises:
-            SandboxError: It did not start; nothing is left of it.
-        """
+        """Start the sandbox; do nothing if it is running. After an error nothing is left of it."""
         async with self._lifecycle:
             self._stopped = False
             await self._running()
@@ -192,16 +179,7 @@ class ManagedSandbox:
     # Host tools
 
     def add_tools(self, tools: Sequence[Any], approve_tool: ApproveTool | None = None) -> None:
-        """Let the code call more functions of the host, from the next block on; those that it has already are ignored.
-
-        Args:
-            tools: As for the constructor.
-            approve_tool: Called before each call to any tool. The call is made only if it approves.
-
-        Raises:
-            TypeError: Something is not a tool.
-            ValueError: A tool can't be used, or the calls already have another `approve_tool`.
-        """
+        """Let the code call more functions of the host, from the next block on: see `AsyncSandbox.add_tools`."""
         self.tools.add(tools, approve_tool)
 
     def offer_tool(self, tool: HostToolProtocol) -> None:
@@ -221,14 +199,7 @@ class ManagedSandbox:
             return await self.tools.start()
 
     def add_skills(self, skills: Sequence[Path | str]) -> None:
-        """Show more skills; those that it has already are ignored.
-
-        Args:
-            skills: As the option `skills`.
-
-        Raises:
-            ValueError: One can't be used, or the sandbox runs, or is one of a pool.
-        """
+        """Show more skills; those that it has already are ignored."""
         new = [path for path in (os.fspath(each) for each in skills) if path not in self.options.skills]
         if not new:
             return
@@ -355,11 +326,7 @@ class ManagedSandbox:
     ) -> Result:
         """Run blocks one after the other, up to the first that fails, and return one result for all.
 
-        Args:
-            blocks: The blocks, at least one.
-            context: What the caller adds to the blocks. Default: nothing.
-            chunks: Gets their output while it is written. Default: nobody.
-            timeout: Wall-clock seconds for each block. Default: the sandbox's `timeout`.
+        `chunks` gets their output while it is written; `timeout` is for each block.
         """
         if not blocks:
             raise ValueError("No code blocks to execute.")
@@ -419,9 +386,7 @@ class ManagedSandbox:
     ) -> AsyncGenerator[OutputChunk | Result, None]:
         """Run blocks as `run_all` does, yield an `OutputChunk` for each piece of output, and finally the `Result`.
 
-        Args:
-            blocks: As for `run_all`, and so are `context` and `timeout`.
-            on_start: Called with the task that runs the blocks, which may be cancelled.
+        `on_start` is called with the task that runs the blocks, which may be cancelled.
         """
         limit = parse_size(self.options.limits.output)
         return stream_output(partial(self.run_all, blocks, context, timeout=timeout), limit, on_start)
@@ -477,8 +442,6 @@ class ManagedSandbox:
 
     put = transfers.put
     get = transfers.get
-    put_any = transfers.put_any
-    get_any = transfers.get_any
     write = transfers.write
     read = transfers.read
     list_files = transfers.list_files

@@ -94,11 +94,7 @@ class SandboxPool:
         called often, by threads of the pool; set it before `start`."""
 
     def check(self, options: SandboxOptions, tools: Toolset) -> None:
-        """Check that these sandboxes can be used with some options.
-
-        Raises:
-            ValueError: They can't; the message names the options that differ.
-        """
+        """Check that these sandboxes can be used with some options; the ValueError names the options that differ."""
         if options.backend != self.options.backend:
             raise ValueError(
                 f"the pool's sandboxes are for {self.options.backend}, not for {options.backend}: make a pool of the other kind"
@@ -164,14 +160,16 @@ class SandboxPool:
     @property
     def idle(self) -> int:
         """Number of sandboxes that are ready."""
-        manager = self._own_manager()
-        return manager.count(leased=False) if manager is not None else 0
+        return self._count(leased=False)
 
     @property
     def leased(self) -> int:
         """Number of sandboxes that are in use."""
+        return self._count(leased=True)
+
+    def _count(self, *, leased: bool) -> int:
         manager = self._own_manager()
-        return manager.count(leased=True) if manager is not None else 0
+        return manager.count(leased=leased) if manager is not None else 0
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until `size` sandboxes are ready.
@@ -245,11 +243,7 @@ class SandboxPool:
 
 
 def check_sizes(size: int, max_alive: int, starts_at_once: int, max_uses: int = 1) -> None:
-    """Check the numbers of a pool.
-
-    Raises:
-        ValueError: One is invalid.
-    """
+    """Check the numbers of a pool."""
     numbers = {"size": size, "max_alive": max_alive, "starts_at_once": starts_at_once, "max_uses": max_uses}
     for name, value in numbers.items():
         least = 0 if name == "size" else 1

@@ -135,28 +135,26 @@ class PoolManager:
 
     def request(self) -> Future[RunnerClient]:
         """Request a sandbox; the future is done at once if one is ready and no earlier request waits."""
-        future: Future[RunnerClient] = Future()
-        with self._changed:
-            if self._stopping:
-                future.set_exception(SandboxNotStarted("the pool has been stopped"))
-                return future
-            self._waiting.append(_Request(future, time.monotonic()))
-            self._grant()
-            self._changed.notify_all()
-        return future
+        return self._add_request(full=False)
 
     def request_full(self) -> Future[None]:
         """Return a future that is done when `size` sandboxes are ready."""
-        future: Future[None] = Future()
+        return self._add_request(full=True)
+
+    def _add_request(self, *, full: bool) -> Future[Any]:
+        request = _Request(Future(), time.monotonic())
         with self._changed:
             if self._stopping:
-                future.set_exception(SandboxNotStarted("the pool has been stopped"))
-                return future
-            self._wait_full.append(_Request(future, time.monotonic()))
-            self._next_try = 0.0
-            self._notify_if_full()
+                _fail(request, SandboxNotStarted("the pool has been stopped"))
+                return request.future
+            if full:
+                self._wait_full.append(request)
+                self._next_try = 0.0
+            else:
+                self._waiting.append(request)
+            self._grant()
             self._changed.notify_all()
-        return future
+        return request.future
 
     def withdraw(self, future: Future[Any]) -> None:
         """Withdraw a request; a sandbox that it has received meanwhile goes to the next request."""
@@ -323,18 +321,11 @@ class PoolManager:
                 if future.set_running_or_notify_cancel():
                     pooled.leased = True
                     self._failures = 0
-                    self._pause_after_lease()
+                    # A pause is never prolonged: with many leases nothing would ever be started in advance.
+                    if self._next_try <= (now := time.monotonic()):
+                        self._next_try = now + AFTER_LEASE_S
                     future.set_result(pooled.sandbox)
                     break
-        self._notify_if_full()
-
-    def _pause_after_lease(self) -> None:
-        now = time.monotonic()
-        # A pause is never prolonged: with many leases nothing would ever be started in advance.
-        if self._next_try <= now:
-            self._next_try = now + AFTER_LEASE_S
-
-    def _notify_if_full(self) -> None:
         if self._wait_full and sum(pooled.idle for pooled in self._sandboxes) >= self._size():
             full, self._wait_full = self._wait_full, []
             for request in full:

@@ -31,32 +31,29 @@ async def prepare(
     *,
     all_files: bool,
 ) -> int:
-    """Start a sandbox, unless it is one of a pool, and prepare it for its first block; it is stopped if that fails."""
+    """Start a sandbox, unless it is one of a pool, and prepare it for its first block; it is stopped if that fails.
+
+    Returns the number of blocks that were run for it.
+    """
     if client.hello is None:
         await client.start()
     tools.started(client.settings.tools)
     try:
-        return await _send_parts(client, options, tools, workspace, languages, all_files=all_files)
+        await check_data(client, options)
+        await send_stubs(client, tools)
+        if workspace is not None:
+            workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
+        return await _run_first_blocks(client, options, workspace, languages)
     except BaseException:
         await client.stop()
         raise
 
 
-async def _send_parts(
-    client: RunnerClient,
-    options: SandboxOptions,
-    tools: Toolset,
-    workspace: Workspace | None,
-    languages: Mapping[str, Language],
-    *,
-    all_files: bool,
+async def _run_first_blocks(
+    client: RunnerClient, options: SandboxOptions, workspace: Workspace | None, languages: Mapping[str, Language]
 ) -> int:
-    """Send files and functions, and run `init_command`."""
+    """Load the functions, and run `init_command`; return the number of blocks."""
     blocks = 0
-    await check_data(client, options)
-    await send_stubs(client, tools)
-    if workspace is not None:
-        workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
     if options.functions_source is not None:
         module = options.functions_module
         await client.requests.write_file(f"{module}.py", 0o644, [options.functions_source.encode()])

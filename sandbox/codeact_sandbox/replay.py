@@ -49,8 +49,7 @@ class ReplayWorkspace:
         workspace: Workspace,
         run_block: Callable[..., Awaitable[Result]],
     ) -> None:
-        self.changed: list[str] = []
-        """Files of the last manifest whose recorded content is not available."""
+        self.changed: list[str] = []  # files of the last manifest whose recorded content is not available
         self._client = client
         self._run_block = run_block
         self._reader = Workspace(workspace.root)
@@ -117,12 +116,10 @@ class ReplayWorkspace:
     async def arrange(self, manifest: Manifest) -> None:
         """Make the workspace contain the files of a manifest, without those whose recorded content is not available."""
         present = await self._listing()
-        same = {name for name, fingerprint in manifest.items() if name in present and self._is(name, fingerprint)}
+        known = {name: mark for name, mark in manifest.items() if has_hash(mark) and self._inside.get(name) == mark}
+        same = known.keys() & present
         await self._remove([name for name in present if name not in same])
         self.changed = [name for name in sorted(manifest.keys() - same) if not await self._fetch(name, manifest[name])]
-
-    def _is(self, name: str, fingerprint: str) -> bool:
-        return has_hash(fingerprint) and self._inside.get(name) == fingerprint
 
     async def _listing(self) -> list[str]:
         return [entry["name"] for entry in await self._client.requests.list_files()]
@@ -220,9 +217,8 @@ class ReplayWorkspace:
             if name not in present or self._inside.get(name) != fingerprint:
                 await self._fetch(name, fingerprint)
         for name, file in self._host.items():
-            if name in self._own:
-                continue
-            if name not in present or self._inside.get(name) != self._host_fingerprints[name]:
+            as_is = name in present and self._inside.get(name) == self._host_fingerprints[name]
+            if name not in self._own and not as_is:
                 chunks = await self._content(file)
                 await self._client.requests.write_file(name, file.mode, chunks)
 

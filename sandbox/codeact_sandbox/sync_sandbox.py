@@ -29,7 +29,7 @@ from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.observers import Observer, Recorder
 from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, SandboxOptions
-from codeact_sandbox.types.result import CommandOutput, ExecResult, Result
+from codeact_sandbox.types.result import Result
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -190,32 +190,16 @@ class Sandbox:
             thread.join(STOP_TIMEOUT_S)
 
     def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
-        """Attach a recorder and observers, beside those that are attached already; see `AsyncSandbox.attach`.
-
-        Args:
-            recorder: Keeps a record of the calls to host tools, in the sandbox's own thread.
-            observers: Notified of starts, stops, blocks and calls, in the sandbox's own thread.
-
-        Returns:
-            Detaches them; repeated calls are harmless.
-        """
+        """Attach a recorder and observers, which are called in the sandbox's own thread: see `AsyncSandbox.attach`."""
         return self._sandbox.attach(recorder=recorder, observers=observers)
 
     def add_tools(self, tools: Sequence[Tool]) -> None:
-        """Let the code call more host tools, from the next block on; see `AsyncSandbox.add_tools`.
-
-        Args:
-            tools: As for the constructor.
-        """
+        """Let the code call more host tools, from the next block on: see `AsyncSandbox.add_tools`."""
         self._sandbox.add_tools(tools)
 
     @property
     def work_dir(self) -> Path:
-        """The folder on the host whose files are exchanged with the workspace.
-
-        Raises:
-            SandboxNotStarted: It is a temporary one and the sandbox has not been started.
-        """
+        """The folder on the host whose files are exchanged with the workspace; a temporary one is known after the start."""
         return self._sandbox.work_dir
 
     @property
@@ -252,16 +236,7 @@ class Sandbox:
     def stream(
         self, code: str, language: str = "python", timeout: float | None = None
     ) -> Generator[OutputChunk | Result, None, None]:
-        """Run code as `run` does, and yield its output while it is written. Closing the stream kills the code.
-
-        Args:
-            code: The code.
-            language: Its language. Default: Python.
-            timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
-
-        Yields:
-            An `OutputChunk` for each piece of output, and finally the `Result`.
-        """
+        """Run code and yield its output while it is written, and finally the `Result`: see `AsyncSandbox.stream`."""
         items = self._sandbox.stream(code, language, timeout)
         loop = self._running_loop()
         try:
@@ -271,14 +246,7 @@ class Sandbox:
             self._close(items, loop)
 
     def _wait(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-        """Run a coroutine in the sandbox's thread and return its result.
-
-        An interrupt cancels the work, and is raised when the work has ended.
-
-        Args:
-            work: The coroutine.
-            loop: The loop in which it was begun, if it was.
-        """
+        """Run a coroutine, which may have begun in a loop, in the sandbox's thread; an interrupt cancels it first."""
         outcome: Future[T] = Future()
         try:
             self._check_thread()
@@ -329,6 +297,18 @@ class Sandbox:
         return self._loop
 
 
+def _of_job(
+    method: Callable[Concatenate[AsyncJob, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Job, P], T]:
+    """Return the method of `Job` that runs one of `AsyncJob` and waits for it."""
+
+    @wraps(method)
+    def wait_for_it(self: Job, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._sandbox._wait(method(self._job, *args, **kwargs), self._loop)
+
+    return wait_for_it
+
+
 class Job:
     """A command in the background, like `AsyncJob`, with methods that wait; an interrupt (Ctrl-C) ends the waiting only."""
 
@@ -352,29 +332,12 @@ class Job:
         """Its exit code; None while it runs."""
         return self._job.exit_code
 
-    def wait(self, timeout: float | None = None) -> ExecResult:
-        """Wait for its end: see `AsyncJob.wait`."""
-        return self._sandbox._wait(self._job.wait(timeout), self._loop)
-
-    def output(self) -> CommandOutput:
-        """Return its output so far: see `AsyncJob.output`."""
-        return self._sandbox._wait(self._job.output(), self._loop)
-
-    def signal(self, number: int) -> None:
-        """Send its processes a signal: see `AsyncJob.signal`."""
-        self._sandbox._wait(self._job.signal(number), self._loop)
-
-    def kill(self) -> None:
-        """Kill it with everything that it has started, and wait for its end."""
-        self._sandbox._wait(self._job.kill(), self._loop)
-
-    def write(self, data: bytes | str) -> None:
-        """Write to its standard input: see `AsyncJob.write`."""
-        self._sandbox._wait(self._job.write(data), self._loop)
-
-    def close_stdin(self) -> None:
-        """Close its standard input, after what was written."""
-        self._sandbox._wait(self._job.close_stdin(), self._loop)
+    wait = _of_job(AsyncJob.wait)
+    output = _of_job(AsyncJob.output)
+    signal = _of_job(AsyncJob.signal)
+    kill = _of_job(AsyncJob.kill)
+    write = _of_job(AsyncJob.write)
+    close_stdin = _of_job(AsyncJob.close_stdin)
 
 
 class Forward:

@@ -18,8 +18,8 @@ from codeact_sandbox.tools.mcp_client import McpServer, McpSource
 from codeact_sandbox.tools.search import SEARCH, GroupedTool, SearchTool, are_many, stub_files
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.tools.stub import sources
+from codeact_sandbox.types.limits import ToolLimits
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
-from codeact_sandbox.types.tool_limits import ToolLimits
 
 Tool = Callable[..., Any] | HostToolProtocol | ToolSource | McpServer
 """A typed function, sync or async, an object of the `HostToolProtocol` protocol, a source of such objects, or an MCP server."""

@@ -19,27 +19,9 @@ MAX_READ_BYTES = 256 * 1024**2
 
 
 async def put(sandbox: HasCommands, source: Path | str, name: str | None = None) -> None:
-    """Copy a file from the host into the workspace.
-
-    Args:
-        sandbox: The sandbox.
-        source: The file on the host.
-        name: Its path relative to the workspace. Default: its own name.
-
-    Raises:
-        ValueError: The name could leave the workspace.
-        SandboxFileError: It can't be read, or the sandbox can't store it.
-    """
-    source = Path(source)
-    name = safe_name(name if name is not None else source.name)
-    await (await sandbox.ready()).requests.write_file(name, 0o644, in_threads(_chunks(source)))
-
-
-async def put_any(sandbox: HasCommands, source: Path | str, name: str | None = None) -> None:
     """Copy a file or a folder from the host into the sandbox.
 
     Args:
-        sandbox: The sandbox.
         source: The file or folder on the host. Links in a folder are kept; those that lead out of it are an error.
         name: Its path relative to the workspace; of a folder, also absolute. Default: its own name.
 
@@ -51,36 +33,14 @@ async def put_any(sandbox: HasCommands, source: Path | str, name: str | None = N
     if source.is_dir():
         await trees.put_folder(sandbox, source, name if name is not None else source.resolve().name)
     else:
-        await put(sandbox, source, name)
+        name = safe_name(name if name is not None else source.name)
+        await (await sandbox.ready()).requests.write_file(name, 0o644, in_threads(_chunks(source)))
 
 
 async def get(sandbox: HasCommands, name: str, target: Path | str) -> Path:
-    """Copy a file from the workspace to the host.
-
-    Args:
-        sandbox: The sandbox.
-        name: Its path relative to the workspace.
-        target: The file on the host; it is replaced if it exists.
-
-    Returns:
-        The file on the host.
-
-    Raises:
-        ValueError: The name could leave the workspace.
-        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
-    """
-    target = Path(target)
-    # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
-    folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
-    await in_thread(folder.prepare)
-    return await sync.copy_out(folder, await sandbox.ready(), safe_name(name), target.name, 0o644)
-
-
-async def get_any(sandbox: HasCommands, name: str, target: Path | str) -> Path:
     """Copy a file or a folder from the sandbox to the host.
 
     Args:
-        sandbox: The sandbox.
         name: Its path relative to the workspace; of a folder, also absolute, and "." is the workspace.
         target: The file on the host, which is replaced if it exists; or the folder, which is made, or filled up.
 
@@ -92,20 +52,23 @@ async def get_any(sandbox: HasCommands, name: str, target: Path | str) -> Path:
         SandboxFileError: It does not exist or is too large, or the host can't write it. Of a folder, links and protected names
             (`.git` and the like) are left out, and named in this error after all else has been copied.
     """
+    target = Path(target)
     if name != "." and not name.startswith("/"):
         try:
-            return await get(sandbox, name, target)
+            # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
+            folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
+            await in_thread(folder.prepare)
+            return await sync.copy_out(folder, await sandbox.ready(), safe_name(name), target.name, 0o644)
         except SandboxFileError as error:
             if error.errno != errno.EINVAL or (await trees.stat(sandbox, name)).type != "folder":
                 raise
-    return await trees.get_folder(sandbox, name, Path(target))
+    return await trees.get_folder(sandbox, name, target)
 
 
 async def write(sandbox: HasCommands, name: str, data: bytes | str) -> None:
     """Write a file into the sandbox, with the folders above it; text is encoded as UTF-8.
 
     Args:
-        sandbox: The sandbox.
         name: Its path relative to the workspace, or absolute.
         data: Its content.
 
@@ -127,7 +90,6 @@ async def read(
     """Read a file of the sandbox, or a part of it.
 
     Args:
-        sandbox: The sandbox.
         name: Its path relative to the workspace, or absolute.
         max_bytes: How many bytes are read at most. Default: 256 MiB.
         offset: Where to begin, in bytes. Default: at the beginning.

@@ -28,8 +28,7 @@ MAX_ANSWER_BYTES = 64 * 1024**2
 MAX_FAILURE_BYTES = 64 * 1024
 MAX_ENTRIES = 200_000
 MAX_BYTES = 16 * 1024**3
-TRANSFER_TIMEOUT_S = 600.0
-"""For whole folders; other operations may take as long as a block."""
+TRANSFER_TIMEOUT_S = 600.0  # for whole folders; other operations may take as long as a block
 _LIMITS: dict[str, Any] = {"most_entries": MAX_ENTRIES, "most_bytes": MAX_BYTES}
 Take = Callable[[bytes], Awaitable[object]]
 
@@ -72,7 +71,6 @@ async def ls(sandbox: HasCommands, path: str = ".") -> list[FileInfo]:
     """List what is in a folder, in the order of names; paths are relative to the workspace, or absolute inside the sandbox.
 
     Args:
-        sandbox: The sandbox.
         path: The folder. Default: the workspace.
 
     Raises:
@@ -85,7 +83,6 @@ async def stat(sandbox: HasCommands, path: str) -> FileInfo:
     """Return what a path is; links are not followed.
 
     Args:
-        sandbox: The sandbox.
         path: As for `ls`.
 
     Raises:
@@ -98,7 +95,6 @@ async def glob(sandbox: HasCommands, pattern: str, path: str = ".") -> list[str]
     """Return the paths below a folder that match a pattern.
 
     Args:
-        sandbox: The sandbox.
         pattern: Compared with the path from that folder: `*.csv`, `src/**/*.py`, where `**` is any number of folders.
         path: The folder. Default: the workspace.
 
@@ -121,7 +117,6 @@ async def grep(
     """Return the lines of text files that contain a pattern; of a binary file, those before its first null byte.
 
     Args:
-        sandbox: The sandbox.
         pattern: A regular expression of Python.
         path: A file, or a folder with all below it. Default: the workspace.
         glob: Only files whose name matches this. Default: all.
@@ -141,7 +136,6 @@ async def mkdir(sandbox: HasCommands, path: str) -> None:
     """Make a folder and those above it; nothing happens if it is there.
 
     Args:
-        sandbox: The sandbox.
         path: As for `ls`.
 
     Raises:
@@ -154,7 +148,6 @@ async def remove(sandbox: HasCommands, path: str, *, recursive: bool = False) ->
     """Remove a file, a link, or an empty folder.
 
     Args:
-        sandbox: The sandbox.
         path: As for `ls`.
         recursive: Also remove what is in a folder. Default: no.
 
@@ -168,7 +161,6 @@ async def edit(sandbox: HasCommands, path: str, old: str, new: str, *, replace_a
     """Replace text in a file; who reads it meanwhile sees the file before or after.
 
     Args:
-        sandbox: The sandbox.
         path: As for `ls`.
         old: The exact text to replace, which must be there once.
         new: What takes its place.
@@ -259,7 +251,6 @@ async def snapshot(sandbox: HasCommands, target: Path | str, *, exclude: Sequenc
     It can be restored in any sandbox, and by `tar`.
 
     Args:
-        sandbox: The sandbox.
         target: The file, which is replaced if it exists. `Sandbox(snapshot=target)` starts with it.
         exclude: Paths relative to the workspace that are left out, with what is below them. Default: none.
 

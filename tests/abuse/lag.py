@@ -169,15 +169,7 @@ class LoopLag:
 
 
 async def median_excess(load: Callable[[], Awaitable[object]], times: int = 3) -> float:
-    """Run a load several times, or until most of these times are under `MOST_EXCESS_S`, as then the median is.
-
-    Args:
-        load: Makes one run of it.
-        times: How many runs. Default 3.
-
-    Returns:
-        The median of `LoopLag.excess_s` in seconds, or what it is at most; compare it with `MOST_EXCESS_S` or more.
-    """
+    """Run a load several times, or until most of these times are under `MOST_EXCESS_S`, as then the median is."""
     found = []
     for _ in range(times):
         async with LoopLag() as lag:

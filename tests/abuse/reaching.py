@@ -1,9 +1,6 @@
 """What the cases with an allow-list share: code that asks the sandbox's proxy, and servers for it."""
 
-import asyncio
 import socket
-import time
-from collections.abc import Callable
 
 from tests.sandbox.egress.servers import Server
 
@@ -78,14 +75,6 @@ async def start(subject: Subject, *entries: str, **limits: object) -> None:
 async def out(subject: Subject, code: str, timeout: float = 20) -> list[str]:
     """What a block prints, by lines; it can use what `ASK` defines."""
     return (await subject.out(ASK + (code if code.startswith("\n") else f"\n    {code}"), timeout=timeout)).splitlines()
-
-
-async def eventually(true: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    until = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < until, "it did not come to be so"
-        await asyncio.sleep(0.02)
 
 
 def allowed(server: Server, name: str = "ok.example") -> str:

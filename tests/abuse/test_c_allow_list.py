@@ -11,7 +11,8 @@ from autogen_codeact.executors.tools.fetch import FetchUrlTool
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from tests.sandbox.egress.servers import Hosts, answer, echo_request, read_request
 
-from .reaching import ASK, SECOND, Listener, allowed, eventually, out, start
+from .faults import eventually
+from .reaching import ASK, SECOND, Listener, allowed, out, start
 from .subject import Subject, each_engine, one_kind
 
 

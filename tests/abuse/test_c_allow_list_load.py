@@ -12,7 +12,8 @@ from codeact_sandbox.managed_sandbox import ManagedSandbox
 from tests.sandbox.egress.servers import Hosts, echo_request, read_request
 from tests.sandbox.sandboxes import block
 
-from .reaching import ASK, MIB, SECOND, Listener, allowed, eventually, out, start
+from .faults import eventually
+from .reaching import ASK, MIB, SECOND, Listener, allowed, out, start
 from .subject import Subject, each_engine
 
 

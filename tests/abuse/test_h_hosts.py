@@ -54,7 +54,7 @@ def started_engines(docker_engine: str, tmp_path_factory: pytest.TempPathFactory
 def engines(started_engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines]:
     """The three engines; all of them run, and nothing of a test is left there."""
     # One that went out in the test before would be given sandboxes a little later if it goes out again.
-    monkeypatch.setattr(placing, "_current", None)
+    monkeypatch.setattr(placing, "_placements", {})
     started_engines.begin()
     yield started_engines
     started_engines.begin()

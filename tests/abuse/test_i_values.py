@@ -14,8 +14,7 @@ from PIL import Image
 from autogen_codeact.executors import Limits
 from codeact_sandbox.tools.call_files import CallFiles, FileBudget
 from codeact_sandbox.tools.function import HostTool
-from codeact_sandbox.tools.json_sizes import check_array, check_table
-from codeact_sandbox.tools.rich_values import RichType
+from codeact_sandbox.tools.rich_values import RichType, check_array, check_table
 from codeact_sandbox.types.tool import ToolArgumentError
 from tests.cases import case
 from tests.sandbox.bubblewrapped import open_folder

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.runs.files import FileStore, result_record
+from autogen_codeact.runs.folder import FileStore, result_record
 from autogen_codeact.runs.redaction import Redaction
 from codeact_sandbox.types.displays import SMALL_JSON, Display, Forms
 

@@ -14,8 +14,9 @@ from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
 from tests.sandbox.egress.servers import Hosts, Server, echo_request, read_request
 
+from .faults import eventually
 from .lag import MOST_EXCESS_S, median_excess
-from .reaching import Listener, allowed, eventually, out, start
+from .reaching import Listener, allowed, out, start
 from .subject import Subject, each_engine, one_kind
 
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.runs.budget import MAX_EVENT, json_cost
+from autogen_codeact.runs.folder import MAX_EVENT, json_cost
 
 from ..runs.logs import lines, whole_run, write_log
 

@@ -16,7 +16,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import AssistantMessage, UserMessage
 
 from autogen_codeact.executors import ExecutionResult
-from tests.agents.support import token_usage, without_ids
+from tests.agents.support import plain, token_usage, without_ids
 
 
 def python(code: str) -> str:
@@ -36,8 +36,8 @@ def model(words: str) -> AssistantMessage:
     return AssistantMessage(content=words, source="actor")
 
 
-def generation_event(step: int, text: str, *code: str, cost: int = 1, **metadata: str) -> CodeGenerationEvent:
-    return CodeGenerationEvent(
+def generation_event(step: int, text: str, *code: str, cost: int = 1, **metadata: str) -> dict[str, Any]:
+    event = CodeGenerationEvent(
         retry_attempt=step - 1,
         content=text,
         code_blocks=[CodeBlock(language="python", code=block) for block in code],
@@ -45,20 +45,22 @@ def generation_event(step: int, text: str, *code: str, cost: int = 1, **metadata
         models_usage=token_usage(cost),
         metadata={"step": str(step), **metadata},
     )
+    return plain(event)
 
 
-def execution_event(step: int, output: str, **fields: Any) -> CodeExecutionEvent:
-    """An execution; what differs from run to run is left out as in `comparable`."""
+def execution_event(step: int, output: str, **fields: Any) -> dict[str, Any]:
+    """An execution as `comparable` gives it."""
     result = ExecutionResult(exit_code=fields.pop("exit_code", 0), output=output, code_file=None, **fields)
     metadata = {"outcome": result.outcome, "exit_code": str(result.exit_code), "state": result.state, "step": str(step)}
     if result.error is not None:
         metadata["error"] = result.error.type
-    return CodeExecutionEvent(retry_attempt=step - 1, result=result, source="actor", metadata=metadata)
+    event = CodeExecutionEvent(retry_attempt=step - 1, result=result, source="actor", metadata=metadata)
+    return comparable([event])[0]
 
 
-def answer_message(text: str, *, cost: int | None = 1, **metadata: str) -> TextMessage:
+def answer_message(text: str, *, cost: int | None = 1, **metadata: str) -> dict[str, Any]:
     usage = token_usage(cost) if cost is not None else None
-    return TextMessage(content=text, source="actor", models_usage=usage, metadata=metadata)
+    return plain(TextMessage(content=text, source="actor", models_usage=usage, metadata=metadata))
 
 
 def comparable(messages: Any) -> list[dict[str, Any]]:

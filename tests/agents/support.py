@@ -59,6 +59,10 @@ def without_ids(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[di
     return [message.model_dump(exclude={"id", "created_at"}) for message in messages]
 
 
+def plain(message: BaseAgentEvent | BaseChatMessage) -> dict[str, Any]:
+    return without_ids([message])[0]
+
+
 def contains(new: Any, old: Any) -> bool:
     """Whether JSON has all values of older JSON, except descriptions, which are the docstrings of components."""
     if isinstance(old, dict) and isinstance(new, dict):

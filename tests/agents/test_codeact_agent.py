@@ -1,7 +1,5 @@
 """One turn of the agent that acts in code: which events there are, and exactly what the model was told."""
 
-import asyncio
-
 import pytest
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -11,11 +9,10 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_core import CancellationToken
 from autogen_core.models import SystemMessage
 from pydantic import BaseModel
 
-from autogen_codeact.agents import ApprovalResponse, CodeActAgent
+from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import ANSWER_NOT_RUN, CUT_OFF
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
@@ -31,7 +28,7 @@ from tests.agents.codeact import (
     python,
     user,
 )
-from tests.agents.support import model_answer, received_by, scripted, token_usage
+from tests.agents.support import model_answer, plain, received_by, scripted, token_usage
 from tests.cases import case
 from tests.sandbox import reused
 
@@ -60,16 +57,14 @@ async def test_agent_runs_steps_until_it_answers_without_code(session: SandboxCo
 
     result = await agent.run(task=[TASK])
 
-    assert comparable(result.messages) == comparable(
-        [
-            TASK,
-            generation_event(1, first, "x = 6\nprint(x)\n", cost=2),
-            execution_event(1, "6\n"),
-            generation_event(2, second, "x * 7\n", cost=3),
-            execution_event(2, "42\n", value_repr="42"),
-            answer_message("It is 42.", cost=4, steps="3"),
-        ]
-    )
+    assert comparable(result.messages) == [
+        plain(TASK),
+        generation_event(1, first, "x = 6\nprint(x)\n", cost=2),
+        execution_event(1, "6\n"),
+        generation_event(2, second, "x * 7\n", cost=3),
+        execution_event(2, "42\n", value_repr="42"),
+        answer_message("It is 42.", cost=4, steps="3"),
+    ]
     start = [system(agent), TOLD_TASK]
     assert received_by(client) == [
         start,
@@ -107,17 +102,15 @@ async def test_error_is_reported_and_earlier_effects_stay(session: SandboxCodeEx
     assert isinstance(failure, CodeExecutionEvent)
     traceback = failure.result.output
     assert traceback.endswith("NameError: name 'z' is not defined\n")
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, fails, "x = 6\ny = z\n"),
-            execution_event(
-                1, traceback, exit_code=1, outcome="error", error=ErrorInfo("NameError", "name 'z' is not defined", 2)
-            ),
-            generation_event(2, repairs, "print(x * 7)\n"),
-            execution_event(2, "42\n"),
-            answer_message("It is 42.", steps="3"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, fails, "x = 6\ny = z\n"),
+        execution_event(
+            1, traceback, exit_code=1, outcome="error", error=ErrorInfo("NameError", "name 'z' is not defined", 2)
+        ),
+        generation_event(2, repairs, "print(x * 7)\n"),
+        execution_event(2, "42\n"),
+        answer_message("It is 42.", steps="3"),
+    ]
     kept = "The session's memory was kept: what this code defined before it ended is there."
     assert received_by(client)[1][-1] == from_agent(
         f"The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n{traceback}\n{kept}"
@@ -130,13 +123,11 @@ async def test_a_cut_off_or_empty_message_is_no_answer(session: SandboxCodeExecu
 
     result = await agent.run(task=[TASK])
 
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, "```python\nprint(1)", cut_off="true"),
-            generation_event(2, "  ", sent_back=prompt.EMPTY),
-            answer_message("It is 42.", steps="3"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, "```python\nprint(1)", cut_off="true"),
+        generation_event(2, "  ", sent_back=prompt.EMPTY),
+        answer_message("It is 42.", steps="3"),
+    ]
     assert received_by(client)[2] == [
         system(agent),
         TOLD_TASK,
@@ -159,14 +150,12 @@ async def test_only_tags_are_run_with_the_prompt_style_of_tags(session: SandboxC
         f"{ANSWER_NOT_RUN}"
     )
     untagged = '[{"language": "python", "reason": "untagged"}]'
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, acts, "print(6 * 7)", not_run=untagged),
-            execution_event(1, "42\n"),
-            generation_event(2, final, not_run=untagged, sent_back=named),
-            answer_message(final, steps="3", not_run=untagged),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, acts, "print(6 * 7)", not_run=untagged),
+        execution_event(1, "42\n"),
+        generation_event(2, final, not_run=untagged, sent_back=named),
+        answer_message(final, steps="3", not_run=untagged),
+    ]
     assert received_by(client)[1][-1] == from_agent("42\n")
     assert received_by(client)[2][-1] == from_agent(named)
     assert "<execute>" in str(system(agent).content)
@@ -180,15 +169,13 @@ async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxC
 
     result = await agent.run(task=[TASK])
 
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, acts, "print(1)\n"),
-            execution_event(1, "1\n"),
-            generation_event(2, acts, "print(1)\n"),
-            execution_event(2, "1\n"),
-            answer_message("As far as I can see, 42.\n\n[The code printed: 1]", cost=5, steps="2", stopped="max_steps"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, acts, "print(1)\n"),
+        execution_event(1, "1\n"),
+        generation_event(2, acts, "print(1)\n"),
+        execution_event(2, "1\n"),
+        answer_message("As far as I can see, 42.\n\n[The code printed: 1]", cost=5, steps="2", stopped="max_steps"),
+    ]
     assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_steps"].format(limit=2) + prompt.CLOSE)
 
 
@@ -211,9 +198,7 @@ async def test_token_limit_ends_the_turn(session: SandboxCodeExecutor) -> None:
 
     result = await agent.run(task=[TASK])
 
-    assert comparable(result.messages[-1:]) == comparable(
-        [answer_message("Enough.", cost=7, steps="2", stopped="max_tokens")]
-    )
+    assert comparable(result.messages[-1:]) == [answer_message("Enough.", cost=7, steps="2", stopped="max_tokens")]
     assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_tokens"] + prompt.CLOSE)
 
 
@@ -225,14 +210,12 @@ async def test_time_limit_ends_running_code_and_keeps_the_session(session: Sandb
 
     result = await agent.run(task=[TASK])
 
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, python("x = 1"), "x = 1\n"),
-            execution_event(1, ""),
-            generation_event(2, python("x = 2\nimport time\ntime.sleep(60)"), "x = 2\nimport time\ntime.sleep(60)\n"),
-            answer_message("No time.", steps="2", stopped="max_seconds"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, python("x = 1"), "x = 1\n"),
+        execution_event(1, ""),
+        generation_event(2, python("x = 2\nimport time\ntime.sleep(60)"), "x = 2\nimport time\ntime.sleep(60)\n"),
+        answer_message("No time.", steps="2", stopped="max_seconds"),
+    ]
     assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_seconds"] + prompt.CLOSE)
     again = await agent.run(task="And x?")
     assert [m.result.output for m in again.messages if isinstance(m, CodeExecutionEvent)] == ["1\n"]
@@ -258,13 +241,11 @@ async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: Sandbox
     expected = StructuredMessage[Sum](
         content=Sum(total=42), source="actor", models_usage=token_usage(1), metadata={"steps": "3"}
     )
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, "It is 42.", sent_back=no_json),
-            generation_event(2, '{"total": "many"}', sent_back=wrong),
-            expected,
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, "It is 42.", sent_back=no_json),
+        generation_event(2, '{"total": "many"}', sent_back=wrong),
+        plain(expected),
+    ]
     assert received_by(client)[1][-2:] == [model("It is 42."), from_agent(no_json)]
     assert '"total"' in str(system(agent).content)
 
@@ -272,9 +253,9 @@ async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: Sandbox
 async def test_a_typed_answer_that_never_fits_is_text_and_says_so(session: SandboxCodeExecutor) -> None:
     agent = CodeActAgent("actor", session, model_client=scripted("a", "b"), output_content_type=Sum, max_steps=1)
     result = await agent.run(task=[TASK])
-    assert comparable(result.messages[-1:]) == comparable(
-        [answer_message("b", steps="1", stopped="max_steps", misfit="it holds no JSON")]
-    )
+    assert comparable(result.messages[-1:]) == [
+        answer_message("b", steps="1", stopped="max_steps", misfit="it holds no JSON")
+    ]
 
 
 async def test_setup_runs_once_in_each_session_and_is_in_the_system_message(session: SandboxCodeExecutor) -> None:
@@ -310,7 +291,7 @@ async def test_a_long_output_is_in_a_file_that_the_model_can_open(session: Sandb
     output = "".join(f"{number}\n" for number in range(1000))
     gap = "[… 3790 characters left out here; all of it is in the file /workspace/.codeact/actor-output-1.txt …]"
     assert received_by(client)[1][-1] == from_agent(f"{output[:50]}\n{gap}\n{output[-50:]}")
-    assert comparable([result.messages[4]]) == comparable([execution_event(2, "500\n")])
+    assert comparable([result.messages[4]]) == [execution_event(2, "500\n")]
 
 
 async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubblewrap: None) -> None:
@@ -334,34 +315,6 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
         "1904 bytes of output were too much to keep and are gone."
     )
     assert filled.startswith(f"{few}\n[… 200 characters left out here …]\n{few}\n\nFiles made or changed: filler (")
-
-
-async def test_refused_code_is_reported_to_the_model(session: SandboxCodeExecutor) -> None:
-    client = scripted(python("print(1)"), "Then not.")
-    agent = CodeActAgent(
-        "actor", session, model_client=client, approval_func=lambda _: ApprovalResponse(approved=False, reason="no")
-    )
-    result = await agent.run(task="Go.")
-    assert [type(message) for message in result.messages[1:]][1:] == [CodeExecutionEvent, TextMessage]
-    assert received_by(client)[1][-1] == from_agent("Code execution was not approved. Reason: no")
-
-
-async def test_cancelling_stops_the_code_and_restores_the_conversation(session: SandboxCodeExecutor) -> None:
-    client = scripted("Hello.", python("open('started', 'w').close()\nimport time\ntime.sleep(60)"), "Still here.")
-    agent = CodeActAgent("actor", session, model_client=client)
-    await agent.run(task="Hello.")
-    before = await agent.save_state()
-    token = CancellationToken()
-    running = asyncio.create_task(agent.run(task="Go.", cancellation_token=token))
-    while "started" not in await session.list_files():  # noqa: ASYNC110 (the sandbox makes it)
-        await asyncio.sleep(0.05)
-
-    token.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-    assert (await agent.save_state())["llm_context"] == before["llm_context"]
-    assert (await agent.run(task="There?")).messages[-1].to_text() == "Still here."
 
 
 async def test_invalid_limits_are_refused() -> None:

@@ -57,7 +57,7 @@ async def test_code_calls_functions_of_the_host(session: SandboxCodeExecutor) ->
         '[{"name": "add", "arguments": {"a": "5", "b": "3"}, "outcome": "ok", '
     )
     expected = execution_event(1, "16\n", tool_calls=(call("add", 8, a=5, b=3), call("multiply", 16, a=8, b=2)))
-    assert comparable([event])[0]["result"] == comparable([expected])[0]["result"]
+    assert comparable([event])[0]["result"] == expected["result"]
     tools = '```python\ndef add(a: int, b: int) -> int:\n    """Add two whole numbers."""\n\ndef multiply(a: int, b: int) -> int:'
     system = received_by(client)[0][0]
     assert isinstance(system, SystemMessage)
@@ -75,9 +75,9 @@ async def test_a_call_gives_the_answer_and_ends_the_code(session: SandboxCodeExe
     blocks = ["total = sum(range(11))\nfinal_answer(total)\nprint('not reached')\n", "print('nor is this')\n"]
     execution = execution_event(1, "", tool_calls=(call("final_answer", None, value=55),))
     events = comparable(result.messages[1:])
-    assert events[0] == comparable([generation_event(1, acts + "\n" + python("print('nor is this')"), *blocks)])[0]
-    assert events[1]["result"] == comparable([execution])[0]["result"]
-    assert events[2] == comparable([answer_message("55", cost=None, steps="1", answered_by="final_answer")])[0]
+    assert events[0] == generation_event(1, acts + "\n" + python("print('nor is this')"), *blocks)
+    assert events[1]["result"] == execution["result"]
+    assert events[2] == answer_message("55", cost=None, steps="1", answered_by="final_answer")
     assert len(events) == 3
 
 

@@ -1,10 +1,8 @@
 """Retry decisions from models that can and can't do structured output, and from those that talk nonsense."""
 
-import asyncio
-
 import pytest
 from autogen_core import CancellationToken
-from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
+from autogen_core.models import LLMMessage, UserMessage
 
 from autogen_codeact.agents.decision import (
     MAX_ANSWER_CHARS,
@@ -14,7 +12,7 @@ from autogen_codeact.agents.decision import (
     RetryDecision,
     parse_decision,
 )
-from tests.agents.support import decision, model_answer, scripted, token_usage
+from tests.agents.support import decision, scripted
 from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply, structured
 
@@ -56,6 +54,8 @@ def test_text_without_a_decision_is_a_value_error_with_the_reason() -> None:
         ('{"retry": true, "reason": null}', "reason: Input should be a valid string"),
         ("{" * MAX_ANSWER_CHARS, "no JSON object"),
         ('{"a":' * 10_000, "no JSON object"),
+        ('{"a":"' * 16_000, "no JSON object"),
+        ('{"' * 50_000, "no JSON object"),
         ("\x00\ufffd{\x00}", "no JSON object"),
         ('{"retry": true, "reason": "' + "r" * MAX_ANSWER_CHARS + '"}', "characters long"),
     ]:
@@ -88,30 +88,12 @@ async def test_strictest_form_that_the_model_supports_is_requested() -> None:
             assert call["messages"] == [*FAILURE, UserMessage(content=QUESTION, source="coder")]
 
 
-async def test_usage_of_both_answers_is_counted() -> None:
-    client = scripted(model_answer("no idea", cost=2), model_answer(decision(True), cost=3))
-    decided = await RetryDecider("coder").ask(client, failed, CancellationToken())
-    assert (decided.decision, decided.usage) == (YES, token_usage(5))
-
-
 async def test_an_empty_answer_is_not_quoted_back() -> None:
     client = scripted("", decision(True))
     await RetryDecider("coder").ask(client, failed, CancellationToken())
     first, second = (call["messages"] for call in client.create_calls)
     assert second[:-1] == first
     assert second[-1].content.startswith("That is not a decision: the answer is empty.")
-
-
-async def test_a_long_answer_is_quoted_back_in_part() -> None:
-    client = scripted("x" * 5_000, decision(True))
-    await RetryDecider("coder").ask(client, failed, CancellationToken())
-    assert client.create_calls[1]["messages"][-2] == AssistantMessage(content="x" * 1_999 + "…", source="coder")
-
-
-async def test_an_error_of_the_client_is_not_taken_for_an_answer() -> None:
-    for structured_output in (False, True):
-        with pytest.raises(ValueError, match="No more mock responses"):
-            await RetryDecider("coder").ask(scripted(structured_output=structured_output), failed, CancellationToken())
 
 
 # Over the wire, with AutoGen's own client
@@ -150,12 +132,6 @@ async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, 
     assert forms(server) == asked
 
 
-async def test_no_form_is_requested_of_a_model_without_json() -> None:
-    async with OpenAIServer([decision(True)], refuses={"json_schema", "json_object", "text"}) as server:
-        client = server.client(structured_output=False, json_output=False)
-        assert (await RetryDecider("coder").ask(client, failed, CancellationToken())).decision == YES
-
-
 async def test_a_server_that_ignores_the_schema_is_asked_again_in_a_form_that_we_read_ourselves() -> None:
     async with OpenAIServer(["I think so.", f"Certainly! {decision(True)}"]) as server:
         decided = await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
@@ -173,26 +149,3 @@ async def test_truncated_answer_counts_as_malformed_and_its_usage_is_counted() -
     assert decided.decision.retry is False
     assert decided.usage.completion_tokens == 103
     assert server.requests[1]["messages"][-1]["content"].startswith("That is not a decision: it was cut off")
-
-
-async def test_other_refusals_are_errors() -> None:
-    async with OpenAIServer([Reply("no credit left", status=402)]) as server:
-        with pytest.raises(Exception, match="no credit left"):
-            await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
-    assert len(server.requests) == 1
-
-
-async def test_cancelling_ends_the_wait_for_a_decision() -> None:
-    token = CancellationToken()
-    async with OpenAIServer([Reply(silent=True)]) as server:
-        asking = asyncio.create_task(RetryDecider("coder").ask(server.client(), failed, token))
-        await server.requested(1)
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-
-
-def test_hostile_text_is_read_within_the_time_that_a_test_has() -> None:
-    for hostile in ['{"a":"' * 16_000, '{"' * 50_000, "{" * 100_000]:
-        with case(hostile), pytest.raises(ValueError, match="no JSON object"):
-            parse_decision(hostile)

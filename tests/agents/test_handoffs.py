@@ -34,7 +34,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team, load_component
 from tests.agents.codeact import comparable, from_agent, python
-from tests.agents.support import model_answer, received_by, scripted
+from tests.agents.support import model_answer, plain, received_by, scripted
 from tests.cases import case
 
 DEFAULT = "Transferred to bob, adopting the role of bob immediately."
@@ -51,9 +51,11 @@ def actor(executor: CodeExecutor, *answers: Any, handoffs: Any = ("bob", "carol"
 
 def handed_over(
     content: str, target: str = "bob", *, step: int = 1, context: Sequence[LLMMessage] = (), name: str = ""
-) -> HandoffMessage:
+) -> dict[str, Any]:
     metadata = {"steps": str(step), "answered_by": name or f"transfer_to_{target}"}
-    return HandoffMessage(content=content, target=target, source="actor", context=list(context), metadata=metadata)
+    return plain(
+        HandoffMessage(content=content, target=target, source="actor", context=list(context), metadata=metadata)
+    )
 
 
 def last_told(agent: CodeActAgent) -> LLMMessage:
@@ -76,7 +78,7 @@ def results(messages: Any) -> list[ExecutionResult]:
 async def test_transfer_takes_effect_when_its_block_ends(session: SandboxCodeExecutor, call: str, content: str) -> None:
     agent = actor(session, python(f"{call}\nx = 5"), python("print(x)"), "5.")
     result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == comparable([handed_over(content)])
+    assert comparable(result.messages[-1:]) == [handed_over(content)]
     assert (await agent.model_context.get_messages())[-1] == from_agent(f"{SILENT}\n\n{DONE}")
     assert HandoffMessage in agent.produced_message_types
     # What stands behind the call has run, and the next turn goes on.
@@ -95,7 +97,7 @@ async def test_blocks_after_a_transfer_do_not_run(session: SandboxCodeExecutor) 
 async def test_first_of_two_transfers_counts_and_the_model_is_told(session: SandboxCodeExecutor) -> None:
     agent = actor(session, python("transfer_to_bob('one')\ntransfer_to_carol('two')\ntransfer_to_bob('three')"))
     result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == comparable([handed_over("one")])
+    assert comparable(result.messages[-1:]) == [handed_over("one")]
     assert results(result.messages)[0].notes == (
         DONE,
         "Only the first transfer of a block counts; transfer_to_carol had no effect.",
@@ -105,7 +107,7 @@ async def test_first_of_two_transfers_counts_and_the_model_is_told(session: Sand
 async def test_block_that_fails_hands_nothing_over(session: SandboxCodeExecutor) -> None:
     agent = actor(session, python("transfer_to_bob()\n1 / 0"), python("transfer_to_carol('Now.')"))
     result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == comparable([handed_over("Now.", "carol", step=2)])
+    assert comparable(result.messages[-1:]) == [handed_over("Now.", "carol", step=2)]
     assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
 
 
@@ -113,7 +115,7 @@ async def test_block_that_breaks_its_sandbox_hands_nothing_over(session: Sandbox
     breaks = python("import os, signal\ntransfer_to_bob()\nos.kill(os.getppid(), signal.SIGKILL)\nos._exit(1)")
     agent = actor(session, breaks, python("transfer_to_bob('Now.')"))
     result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == comparable([handed_over("Now.", step=2)])
+    assert comparable(result.messages[-1:]) == [handed_over("Now.", step=2)]
     assert [each.outcome for each in results(result.messages)] == ["crashed", "ok"]
     assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
 
@@ -159,21 +161,19 @@ async def test_next_agent_gets_what_the_code_printed_as_context(session: Sandbox
         AssistantMessage(content=prints, thought="Bob checks.", source="actor"),
         from_agent(f"x is 5\n\n{DONE}"),
     ]
-    assert comparable(result.messages[-1:]) == comparable([handed_over("Check it.", context=context)])
+    assert comparable(result.messages[-1:]) == [handed_over("Check it.", context=context)]
     # As AutoGen's AssistantAgent: a transfer alone passes on the thought, if there is one.
     alone = actor(session, model_answer(python("transfer_to_bob()"), thought="Bob can."), python("transfer_to_bob()"))
     thought = [AssistantMessage(content="Bob can.", source="actor")]
-    assert comparable((await alone.run(task="Go.")).messages[-1:]) == comparable(
-        [handed_over(DEFAULT, context=thought)]
-    )
-    assert comparable((await alone.run(task="Go.")).messages[-1:]) == comparable([handed_over(DEFAULT)])
+    assert comparable((await alone.run(task="Go.")).messages[-1:]) == [handed_over(DEFAULT, context=thought)]
+    assert comparable((await alone.run(task="Go.")).messages[-1:]) == [handed_over(DEFAULT)]
 
 
 async def test_prompt_describes_each_handoff(session: SandboxCodeExecutor) -> None:
     to_bob = Handoff(target="Bob", description="Bob knows about taxes.", message="Your turn.", name="ask_bob")
     agent = actor(session, python("ask_bob()"), handoffs=[to_bob, "carol"])
     result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == comparable([handed_over("Your turn.", "Bob", name="ask_bob")])
+    assert comparable(result.messages[-1:]) == [handed_over("Your turn.", "Bob", name="ask_bob")]
     carol = "'Transferred to carol, adopting the role of carol immediately.'"
     expected = (
         f"{HANDOFFS}\n```python\n"
@@ -194,9 +194,9 @@ async def test_agents_of_one_session_have_their_own_handoffs(session: SandboxCod
     result = await two.run(task="Go.")
     assert result.messages[-1].to_text() == DEFAULT
     assert "ValueError: the agent that runs this code can't hand over to carol" in results(result.messages)[0].output
-    assert comparable((await three.run(task="Go.")).messages[-1:]) == comparable(
-        [handed_over("Transferred to carol, adopting the role of carol immediately.", "carol")]
-    )
+    assert comparable((await three.run(task="Go.")).messages[-1:]) == [
+        handed_over("Transferred to carol, adopting the role of carol immediately.", "carol")
+    ]
 
 
 def transfer_to_bob() -> str:

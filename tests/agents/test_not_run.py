@@ -51,17 +51,6 @@ def found(text: str) -> tuple[list[str], list[tuple[str, str]]]:
 # What is run, what is named, and what is data
 
 
-def test_labels_of_python_and_shells_are_run() -> None:
-    for label, language in [
-        *((label, "python") for label in ("python", "py", "python3", "ipython", "ipython3", "Python", "{python}")),
-        ("sh", "sh"),
-        ("shell", "sh"),
-        ("bash", "bash"),
-    ]:
-        with case(label, language):
-            assert found(fenced(label)) == ([language], [])
-
-
 def test_other_code_is_named() -> None:
     for label, code, reason in [
         ("zsh", "ls\n", "language"),
@@ -236,12 +225,15 @@ async def test_python_and_shells_run_in_order(session: SandboxCodeExecutor) -> N
             fenced("sh", "echo sh $(cat made); echo 2 > made\n"),
             fenced("bash", "[[ -e made ]] && echo bash $(cat made)\n"),
             fenced("shell", "echo shell\n"),
-            *(fenced(label, f"print('{label}')\n") for label in ("py", "python3", "ipython", "ipython3")),
+            *(
+                fenced(label, f"print('{label}')\n")
+                for label in ("Python", "{python}", "py", "python3", "ipython", "ipython3")
+            ),
         ]
     )
     agent = CodeActAgent("actor", session, model_client=scripted(text, "Done."))
     result = await agent.run(task="Go.")
-    output = "1\nsh 1\nbash 2\nshell\npy\npython3\nipython\nipython3\n"
+    output = "1\nsh 1\nbash 2\nshell\nPython\n{python}\npy\npython3\nipython\nipython3\n"
     assert result.messages[2].result.output == output  # type: ignore[union-attr]
     assert "labelled with its language, bash, python or sh:" in str(agent._whole_system_message("Act.", (), None))
 
@@ -251,12 +243,10 @@ async def test_code_in_another_language_is_named_once_and_then_the_answer(sessio
     client = scripted(SQL, again)
     result = await CodeActAgent("actor", session, model_client=client).run(task="Write SQL.")
     named = f"{NAMED_SQL}\n{ANSWER_NOT_RUN}"
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, SQL, not_run=SQL_IN_METADATA, sent_back=named),
-            answer_message(again, steps="2", not_run=SQL_IN_METADATA),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, SQL, not_run=SQL_IN_METADATA, sent_back=named),
+        answer_message(again, steps="2", not_run=SQL_IN_METADATA),
+    ]
     assert received_by(client)[1][-1] == from_agent(named)
 
 
@@ -265,15 +255,13 @@ async def test_code_beside_code_that_runs_is_named_once_in_the_observation(sessi
     client = scripted(text, text, SQL, SQL)
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
     generated = {"not_run": SQL_IN_METADATA}
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, text, "print(1)\n", **generated),
-            execution_event(1, "1\n"),
-            generation_event(2, text, "print(1)\n", **generated),
-            execution_event(2, "1\n"),
-            answer_message(SQL, steps="3", not_run=SQL_IN_METADATA),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, text, "print(1)\n", **generated),
+        execution_event(1, "1\n"),
+        generation_event(2, text, "print(1)\n", **generated),
+        execution_event(2, "1\n"),
+        answer_message(SQL, steps="3", not_run=SQL_IN_METADATA),
+    ]
     assert [call[-1] for call in received_by(client)[1:]] == [
         from_agent(f"1\n\n{NAMED_SQL}"),
         from_agent(f"1\n\n{SAME_CODE}"),
@@ -294,24 +282,20 @@ async def test_blocks_after_one_that_fails_are_counted(session: SandboxCodeExecu
 async def test_a_message_that_reached_its_maximum_length_is_asked_for_again(session: SandboxCodeExecutor) -> None:
     client = scripted(cut("It is"), cut("It is 4"))
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            generation_event(1, "It is", sent_back=prompt.CUT_OFF_TEXT),
-            answer_message("It is 4", steps="2", cut_off="true"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        generation_event(1, "It is", sent_back=prompt.CUT_OFF_TEXT),
+        answer_message("It is 4", steps="2", cut_off="true"),
+    ]
 
 
 async def test_a_message_that_ends_in_a_block_is_never_the_answer(session: SandboxCodeExecutor) -> None:
     texts = [f"```{label}\nSELECT" for label in ("sql", "json", "", "text")]
     client = scripted(*texts, "It is 42.")
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    assert comparable(result.messages[1:]) == comparable(
-        [
-            *(generation_event(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
-            answer_message("It is 42.", steps="5"),
-        ]
-    )
+    assert comparable(result.messages[1:]) == [
+        *(generation_event(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
+        answer_message("It is 42.", steps="5"),
+    ]
     assert received_by(client)[4][-1] == from_agent(CUT_OFF)
 
 
@@ -321,17 +305,15 @@ async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCod
     text = "```python\nprint(\n\n[This answer ended inside a code block: the limit of 1 steps was reached.]"
     text += "\n\n[The code printed: 1]"
     not_run = '[{"language": "python", "reason": "truncated"}]'
-    assert comparable(result.messages[-1:]) == comparable(
-        [answer_message(text, steps="1", stopped="max_steps", not_run=not_run)]
-    )
+    assert comparable(result.messages[-1:]) == [answer_message(text, steps="1", stopped="max_steps", not_run=not_run)]
 
 
 async def test_code_as_the_answer_goes_through_final_answer(session: SandboxCodeExecutor) -> None:
     client = scripted(python("final_answer('```python\\nprint(1)\\n```')"))
     result = await CodeActAgent("actor", session, model_client=client).run(task="Write code.")
-    assert comparable(result.messages[-1:]) == comparable(
-        [answer_message("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")]
-    )
+    assert comparable(result.messages[-1:]) == [
+        answer_message("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")
+    ]
     assert "pass it to `final_answer` as a string" in prompt.ANSWER_BY_CALL
 
 

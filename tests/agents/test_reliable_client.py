@@ -189,17 +189,6 @@ async def test_server_that_says_no_time_is_asked_again_after_a_growing_one():
         assert re.fullmatch(r"the model's server is busy \(HTTP 429\): asking again in 0\.[45] s \(1 of 2\)", told)
 
 
-async def test_unreachable_server_is_told():
-    server = OpenAIServer([]).start()
-    line = Line(server, retries=1)
-    server.stop()
-    with pytest.raises(openai.APIConnectionError):
-        await line.whole()
-    await server.close_clients()
-    (told,) = line.told
-    assert told.startswith("no connection to the model's server: asking again in 0.")
-
-
 async def test_client_without_retries_is_not_given_any():
     async with OpenAIServer([Reply("later", status=500)]) as server:
         client = ReliableClient(server.client(), LONG_S)
@@ -218,14 +207,6 @@ async def test_stream_that_breaks_off_begins_again_once():
         (told,) = line.told
         assert told.startswith("the model's answer broke off: asking again in 0.")
         assert [request["stream"] for request in server.requests] == [True, True]
-
-
-async def test_stream_that_breaks_off_twice_is_an_error():
-    async with OpenAIServer([Reply(WORDS, break_after=2)] * 3) as server:
-        line = Line(server)
-        with pytest.raises(openai.APIConnectionError):
-            await line.pieces()
-        assert (len(server.requests), len(line.told)) == (2, 1)
 
 
 @pytest.mark.parametrize("after", [0, 2])

@@ -21,7 +21,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import load_component
 from tests.agents.codeact import python
-from tests.agents.support import FAILS, SYSTEM, WORKS, received_by, scripted, token_usage, without_ids
+from tests.agents.support import FAILS, SYSTEM, WORKS, plain, received_by, scripted, token_usage, without_ids
 from tests.openai_server import OpenAIServer, structured
 
 Coder = partial(CodeExecutorAgent, "coder", describe_environment=False)
@@ -46,8 +46,9 @@ def it(words: str) -> AssistantMessage:
     return AssistantMessage(content=words, source="coder")
 
 
-def answer(source: str = "coder", **fields: Any) -> StructuredMessage[Sum]:
-    return StructuredMessage[Sum](content=Sum(total=42), source=source, models_usage=token_usage(1), **fields)
+def answer(source: str = "coder", **fields: Any) -> dict[str, Any]:
+    message = StructuredMessage[Sum](content=Sum(total=42), source=source, models_usage=token_usage(1), **fields)
+    return plain(message)
 
 
 def forms(client: Any) -> list[Any]:
@@ -60,7 +61,7 @@ async def test_reflection_is_asked_for_with_the_schema(executor: CodeExecutor) -
 
     result = await agent.run(task="Go.")
 
-    assert without_ids(result.messages[-1:]) == without_ids([answer(format_string="{total} it is")])
+    assert without_ids(result.messages[-1:]) == [answer(format_string="{total} it is")]
     assert result.messages[-1].to_text() == "42 it is"
     assert forms(client) == [None, Sum]
     assert received_by(client)[1] == [SYSTEM, *RAN_42]
@@ -73,7 +74,7 @@ async def test_model_without_structured_output_is_told_the_schema(executor: Code
     client = scripted(WORKS, f"Here:\n```json\n{GOOD}\n```", json_output=json_output)
     agent = Coder(executor, model_client=client, output_content_type=Sum)
     result = await agent.run(task="Go.")
-    assert without_ids(result.messages[-1:]) == without_ids([answer()])
+    assert without_ids(result.messages[-1:]) == [answer()]
     assert forms(client) == [None, True if json_output else None]
     assert received_by(client)[1] == [SYSTEM, *RAN_42, from_agent(EXPLAINED)]
     assert from_agent(EXPLAINED) not in await agent.model_context.get_messages()
@@ -107,7 +108,7 @@ async def test_answer_that_does_not_fit_is_sent_back_twice(executor: CodeExecuto
         )
         for number, (content, why) in enumerate([("It is 42.", NO_JSON), ('{"total": "many"}', wrong)])
     ]
-    assert without_ids(result.messages[3:]) == without_ids([*sent_back, answer()])
+    assert without_ids(result.messages[3:]) == [*without_ids(sent_back), answer()]
 
 
 async def test_answer_that_never_fits_is_text_and_says_so(executor: CodeExecutor) -> None:
@@ -117,15 +118,15 @@ async def test_answer_that_never_fits_is_text_and_says_so(executor: CodeExecutor
     expected = TextMessage(
         content="c", source="coder", models_usage=token_usage(1), metadata={"misfit": "it holds no JSON"}
     )
-    assert without_ids(result.messages[-1:]) == without_ids([expected])
+    assert without_ids(result.messages[-1:]) == [plain(expected)]
 
 
 async def test_message_without_code_is_the_answer_if_it_fits(executor: CodeExecutor) -> None:
     client = scripted(GOOD, "42, I think.", GOOD, structured_output=True)
     agent = Coder(executor, model_client=client, output_content_type=Sum)
-    assert without_ids((await agent.run(task="Go.")).messages[1:]) == without_ids([answer()])
+    assert without_ids((await agent.run(task="Go.")).messages[1:]) == [answer()]
     again = await agent.run(task="Again.")
-    assert without_ids(again.messages[-1:]) == without_ids([answer()])
+    assert without_ids(again.messages[-1:]) == [answer()]
     assert forms(client) == [None, None, Sum]
     assert received_by(client)[2][-2:] == [it("42, I think."), from_agent(NO_JSON)]
 
@@ -134,7 +135,7 @@ async def test_cut_off_code_is_no_typed_answer(executor: CodeExecutor) -> None:
     cut_off = f"{GOOD}\n```python\nprint("
     client = scripted(cut_off, GOOD, structured_output=True)
     agent = Coder(executor, model_client=client, output_content_type=Sum)
-    assert without_ids((await agent.run(task="Go.")).messages[1:]) == without_ids([answer()])
+    assert without_ids((await agent.run(task="Go.")).messages[1:]) == [answer()]
     assert forms(client) == [None, Sum]
     assert received_by(client)[1][-2:] == [it(cut_off), from_agent(CUT_OFF)]
 
@@ -215,8 +216,8 @@ async def test_values_of_final_answer_are_checked_and_may_be_json_text(session: 
     )
     result = await agent.run(task="Go.")
     metadata = {"steps": "2", "answered_by": "final_answer"}
-    expected = answer("actor", format_string="{total}!", metadata=metadata).model_copy(update={"models_usage": None})
-    assert without_ids(result.messages[-1:]) == without_ids([expected])
+    expected = answer("actor", format_string="{total}!", metadata=metadata) | {"models_usage": None}
+    assert without_ids(result.messages[-1:]) == [expected]
     assert "ValueError: the value: Input should be an object" in str(received_by(agent.model_client)[1][-1].content)  # type: ignore[arg-type]
 
 
@@ -224,9 +225,7 @@ async def test_closing_answer_is_asked_for_with_the_schema(session: SandboxCodeE
     client = scripted(python("x = 1"), GOOD, structured_output=True)
     agent = CodeActAgent("actor", session, model_client=client, output_content_type=Sum, max_steps=1)
     result = await agent.run(task="Go.")
-    assert without_ids(result.messages[-1:]) == without_ids(
-        [answer("actor", metadata={"steps": "1", "stopped": "max_steps"})]
-    )
+    assert without_ids(result.messages[-1:]) == [answer("actor", metadata={"steps": "1", "stopped": "max_steps"})]
     assert forms(client) == [None, Sum]
 
 
@@ -240,7 +239,7 @@ async def test_team_of_autogen_saves_and_loads_typed_answers(executor: CodeExecu
     state = json.loads(json.dumps(await first.save_state()))
     twin = team(GOOD)
     await twin.load_state(state)
-    assert without_ids((await twin.run(task="Again.")).messages[-1:]) == without_ids([answer()])
+    assert without_ids((await twin.run(task="Again.")).messages[-1:]) == [answer()]
 
 
 @pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])

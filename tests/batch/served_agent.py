@@ -18,11 +18,7 @@ from autogen_codeact.batch import Task
 
 
 class PlainClient(ReplayChatCompletionClient):
-    """A client that sends the texts of a conversation to an OpenAI server, and knows nothing else of it.
-
-    Args:
-        base_url: Its address.
-    """
+    """A client that sends the texts of a conversation to an OpenAI server, and knows nothing else of it."""
 
     def __init__(self, base_url: str) -> None:
         super().__init__([])

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.batch.checks import check_answer, decide_passed
-from autogen_codeact.batch.numbers import find_number, to_number
+from autogen_codeact.batch.checks import check_answer, decide_passed, find_number, to_number
 from autogen_codeact.batch.rows import CheckResult
 from autogen_codeact.batch.tasks import Check, Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
@@ -173,7 +172,7 @@ def test_regex_check() -> None:
 
 def test_regex_that_backtracks_for_ever_is_killed() -> None:
     result = check("a" * 60 + "!", expected="(a+)+$", kind="regex", timeout=0.5)
-    assert result == CheckResult(kind="regex", passed=None, detail="the regex took longer than 0.5 s")
+    assert result == CheckResult(kind="regex", passed=None, detail="the regex check took longer than 0.5 s")
 
 
 def test_answer_that_is_too_long_is_not_checked() -> None:

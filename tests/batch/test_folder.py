@@ -1,33 +1,22 @@
 """The folder of a batch on a disk that fails, or that a killed process has left."""
 
-import asyncio
 import errno
 import os
-import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from autogen_core.code_executor import CodeExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchChangedError, BatchFolderError, Task
 from autogen_codeact.batch.folder import BatchFolder, run_name
 from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.runs.writer import LogWriter
 from tests import processes
-from tests.batch.support import MakeAgent, batch, double, lines, rows_of
+from tests.batch.support import MakeAgent, double, lines, rows_of
 from tests.cases import case
 from tests.texts import ANY
-
-
-@pytest.mark.parametrize("disk", ["ro"], indirect=True)
-async def test_read_only_folder_is_an_error(make: MakeAgent, disk: Path) -> None:
-    with pytest.raises(BatchFolderError, match=r"can't be written \(Read-only file system\): give a folder that can"):
-        await rows_of(make, [double(1)], disk / "out")
 
 
 async def test_run_log_that_a_full_disk_ends_is_named_in_the_row(
@@ -49,26 +38,6 @@ async def test_run_log_that_a_full_disk_ends_is_named_in_the_row(
     assert [event.text for event in events if isinstance(event, Notice)] == [
         "the run log of task 'double/1' is incomplete: it could not be written"
     ]
-
-
-@pytest.mark.parametrize("disk", ["size=64k"], indirect=True)
-async def test_full_disk_ends_the_batch_which_goes_on_later(make: MakeAgent, disk: Path) -> None:
-    def fill() -> None:
-        with suppress(OSError):
-            (disk / "other").write_bytes(bytes(65536))
-
-    def make_on_full_disk(executor: CodeExecutor) -> CodeActAgent:
-        fill()
-        return make(executor)
-
-    tasks = [double(number) for number in range(4)]
-    running = batch(make_on_full_disk, tasks, disk / "out", concurrency=1)
-    with pytest.raises(BatchFolderError, match=r"No space left on device\): free some space, and run the same again"):
-        await anext(running)
-    (disk / "other").unlink()
-    await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=64m", disk], check=True)
-    await rows_of(make, tasks, disk / "out", concurrency=2)
-    assert [row["answer"] for row in lines(disk / "out")] == ["0", "2", "4", "6"]
 
 
 def row(name: str, outcome: str = "completed", repeat: int = 1) -> Row:

@@ -12,11 +12,10 @@ from pydantic_core import from_json
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task
-from autogen_codeact.batch.attempt import AttemptWork, WorkerContext
+from autogen_codeact.batch.attempt import AttemptWork, Sandboxes, SandboxSpec, WorkerContext
 from autogen_codeact.batch.errors import AttemptError
 from autogen_codeact.batch.limits import LocalGate
 from autogen_codeact.batch.ray.worker import RemoteAttempt
-from autogen_codeact.batch.sandboxes import Sandboxes, SandboxSpec
 from tests.agents.support import scripted
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")

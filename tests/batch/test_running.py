@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import threading
-from collections import Counter
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import BatchBudgetError, BatchChangedError, BatchFolderError, Task
+from autogen_codeact.batch import BatchChangedError, Task
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import AttemptFailed, BatchEvent
 from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, Row, shorten_texts
@@ -209,36 +207,7 @@ async def test_changed_configuration_is_named(make: MakeAgent, tmp_path: Path) -
     assert json.loads((tmp_path / "batch.json").read_text())["configuration"] == {"model": "b", "steps": 5}
 
 
-async def test_folder_with_other_things_is_refused(make: MakeAgent, tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("…")
-    with pytest.raises(BatchFolderError, match="has other things in it and no batch"):
-        await rows_of(make, [double(1)], tmp_path)
-    assert os.listdir(tmp_path) == ["thesis.txt"]
-
-
-async def test_folder_is_written_by_one_batch_at_a_time(make: MakeAgent, tmp_path: Path) -> None:
-    async with aclosing(batch(make, [double(1)], tmp_path)) as first:
-        await anext(first)
-        with pytest.raises(BatchFolderError, match="another process is working on"):
-            await rows_of(make, [double(1)], tmp_path)
-
-
 # Limits
-
-
-async def test_budget_ends_the_batch_and_the_next_call_goes_on(
-    server: OpenAIServer, make: MakeAgent, tmp_path: Path
-) -> None:
-    tasks = [double(number) for number in range(4)]
-    running = batch(make, tasks, tmp_path, concurrency=1, max_tokens=30)
-    assert (await anext(running)).id == "double/0"
-    with pytest.raises(BatchBudgetError, match="the budget of 30 tokens is used up"):
-        await anext(running)
-    assert running.ended == "budget"
-    assert asked(server) == once(0, 1) - Counter([(1, 1)])
-    more = await rows_of(make, tasks, tmp_path)
-    assert [(row.id, row.answer) for row in more] == [("double/1", "2"), ("double/2", "4"), ("double/3", "6")]
-    assert asked(server) == once(0, 1, 2, 3)
 
 
 async def test_attempt_that_takes_too_long_is_ended(bubblewrap: None) -> None:
@@ -246,18 +215,6 @@ async def test_attempt_that_takes_too_long_is_ended(bubblewrap: None) -> None:
         (row,) = await rows_of(MakeAgent(server.client()), [double(1)], task_timeout=0.5)
     assert (row.outcome, row.error_class, row.attempts) == ("failed", "TaskTimeoutError", 1)
     assert row.error == "the attempt took longer than 0.5 s (task_timeout)"
-
-
-async def test_stop_lets_running_tasks_end(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
-    running = batch(make, [double(number) for number in range(9)], tmp_path, concurrency=2)
-    rows = []
-    async for row in running:
-        rows.append(row.id)
-        running.stop()
-    begun = {number for number, _ in asked(server)}
-    assert len(rows) == len(begun) <= 4
-    assert asked(server) == once(*begun)
-    assert running.ended == "stopped"
 
 
 async def test_batch_that_is_left_can_be_continued(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:

@@ -1,19 +1,11 @@
 """The harness of the benchmarks: it measures variants, gives none to wrong answers, and reports what got slower."""
 
 import asyncio
-import importlib
 from pathlib import Path
 
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a module of the benchmark."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module
 
 
 @pytest.mark.usefixtures("bubblewrap")

@@ -1,20 +1,10 @@
 """The table of tasks that a live model solves: what counts as right, how libraries are compared, traces as runs."""
 
-import importlib
 from pathlib import Path
 
 import pytest
 
 from autogen_codeact.runs import load_message, load_run
-
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a module of the benchmark."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module
 
 
 def row(library, task, verdict):

@@ -1,7 +1,6 @@
 """Notebooks run in a session as they do in an IPython kernel. `benchmarks/notebooks.py --expect` has measured the kernel."""
 
 import asyncio
-import importlib
 import json
 import shutil
 import tarfile
@@ -9,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 EXPECTED = json.loads(Path(__file__).with_name("notebook_results.json").read_text())
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a module of the benchmark."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module
 
 
 @pytest.mark.usefixtures("docker_engine")

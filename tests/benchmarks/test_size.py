@@ -1,12 +1,9 @@
 """The size of the project stays within its budget, and is measured as it should be."""
 
-import importlib
 import json
-from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 SOURCE = '''"""About the module."""
 
 import os  # for its name
@@ -25,10 +22,9 @@ two"""
 
 
 @pytest.fixture
-def size(monkeypatch):
+def size(load):
     """The module that measures."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module("size")
+    return load("size")
 
 
 def test_the_project_is_within_its_budget(size):

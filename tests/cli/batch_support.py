@@ -18,11 +18,7 @@ _ASKED = re.compile(r"Task (\S+): double (\d+)")
 
 
 class Model:
-    """A server that doubles the number in a task.
-
-    Args:
-        replies: What it answers in place of that, by the task's name: one reply for each request, the last one for all further.
-    """
+    """A server that doubles the number in a task."""
 
     def __init__(self, **replies: list[Reply | str]) -> None:
         self._replies = {name: list(each) for name, each in replies.items()}
@@ -64,13 +60,7 @@ class Model:
 
 
 def write_tasks(folder: Path, count: int, **fields: Callable[[int], Any]) -> Path:
-    """Write tasks, and return their file.
-
-    Args:
-        folder: Where.
-        count: How many; they are called t0, t1, ….
-        fields: More fields of a task, from its number.
-    """
+    """Write tasks, and return their file."""
     file = folder / "tasks.jsonl"
     with file.open("w") as lines:
         for number in range(count):

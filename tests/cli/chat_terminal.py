@@ -52,15 +52,7 @@ def plain(text: str) -> str:
 
 
 class Chat:
-    """A chat in a pseudo-terminal.
-
-    Args:
-        arguments: Arguments of `codeact chat`.
-        state: Folder where the program keeps its state.
-        env: More variables.
-        size: Rows and columns of the terminal; None to leave them 0.
-        prompt: What ends with the prompt, as it is written.
-    """
+    """A chat in a pseudo-terminal."""
 
     command = "chat"
 

@@ -65,15 +65,7 @@ def start(
     new_interpreter: bool = False,
     terminal: int | None = None,
 ) -> Process:
-    """Start the command and leave it running.
-
-    Args:
-        arguments: Its arguments.
-        env: Variables beside those of the tests.
-        cwd: Its folder.
-        new_interpreter: Whether it imports everything itself, as a user's does. Slow: see `tests/processes.py`.
-        terminal: File descriptor of a terminal for its output and errors; it then has no input.
-    """
+    """Start the command and leave it running."""
     streams = {} if terminal is None else {"stdin": subprocess.DEVNULL, "stdout": terminal}
     command = [str(COMMAND), *map(str, arguments)]
     return processes.start(command, env=environment(env), cwd=cwd, new_interpreter=new_interpreter, **streams)

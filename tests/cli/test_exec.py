@@ -322,14 +322,6 @@ def test_invalid_options_are_status_2():
             assert complaint in done.err
 
 
-def test_missing_engine_is_status_2_with_advice():
-    done = codeact(
-        "exec", "-", "--sandbox", "docker", stdin=code("print(1)"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"}
-    )
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
-
-
 def test_output_can_not_control_the_terminal(tmp_path):
     file = tmp_path / "page.md"
     file.write_text(code(r"print('\x1b]0;title\x07 \x1b[31mred\x1b[0m \u202e back')"))

@@ -35,11 +35,7 @@ def of_the_dead() -> dict[str, str]:
 
 
 class Bench:
-    """Containers that no other process removes: only behind this proxy is their owner a dead process of this machine.
-
-    Args:
-        proxy: The engine as these tests show it.
-    """
+    """Containers that no other process removes: only behind this proxy is their owner a dead process of this machine."""
 
     def __init__(self, proxy: EngineProxy) -> None:
         self._proxy = proxy

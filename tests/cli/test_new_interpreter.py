@@ -14,13 +14,10 @@ BOX = ["--sandbox", "bubblewrap"]
 """What starts with less processor time; the first command shows that Docker, too, is used as in a new interpreter."""
 WITH_MODEL = {
     "run": [],
-    "run --team": ["--team", *BOX],
-    "run --act": ["--act", *BOX],
     "run --json": ["--json", *BOX],
 }
 OTHERS = {
     "doctor": ["doctor", "--json"],
-    "clean": ["clean", "--dry-run", "--json"],
     "usage error": ["exec"],
 }
 RUN = re.compile(r"\b\d{8}-\d{6}-[\w-]+-[0-9a-f]{4}\b")

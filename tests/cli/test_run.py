@@ -27,7 +27,7 @@ REPAIRED = [
 
 
 def run(*arguments, **more):
-    """Run a task without keeping the run; test_kept_runs.py is about those that are kept.
+    """Run a task without keeping the run; test_saved_runs.py is about those that are kept.
 
     Without another choice the sandbox is bubblewrap, which starts faster than a container.
     """

@@ -1,7 +1,11 @@
-"""`--sandbox`: the choice, its messages, and the options that each kind refuses."""
+"""Options of the sandbox on the command line: the choice, what they become, and what each kind refuses."""
 
+from pathlib import Path
+
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from codeact_sandbox.types.limits import Limits
 from tests.cases import case
-from tests.cli.support import code, codeact, decision, replay
+from tests.cli.support import code, codeact
 from tests.sandbox.images import make_wheel
 
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
@@ -40,18 +44,11 @@ def test_auto_uses_bubblewrap_without_an_engine_and_reports_it(bubblewrap):
 
 
 def test_auto_without_any_sandbox_is_status_2_with_advice(tmp_path):
-    done = codeact("exec", "-", stdin=WHERE, env={**NOWHERE, "PATH": str(tmp_path)})
-    assert (done.status, done.out) == (2, "")
+    making = code("open('made', 'w')")
+    done = codeact("exec", "-", stdin=making, cwd=tmp_path, env={**NOWHERE, "PATH": str(tmp_path)})
+    assert (done.status, done.out, list(tmp_path.iterdir())) == (2, "", [])
     assert "There is no sandbox on this machine. Docker: No Docker engine at unix:///nowhere" in done.err
     assert "Or bubblewrap: bubblewrap is not installed: apt-get install bubblewrap" in done.err
-
-
-def test_auto_never_runs_without_a_sandbox(tmp_path):
-    done = codeact(
-        "exec", "-", "--sandbox", "auto", stdin=code("open('made', 'w')"), cwd=tmp_path, env={**NOWHERE, "PATH": ""}
-    )
-    assert done.status == 2
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_options_that_a_sandbox_does_not_have_are_status_2():
@@ -99,32 +96,6 @@ for host in ("no-such-name.invalid", "evil.example"):
     ]
 
 
-def test_bubblewrap_session_keeps_variables(bubblewrap):
-    done = codeact(
-        "exec",
-        "-",
-        "--sandbox",
-        "bubblewrap",
-        "--mode",
-        "session",
-        "--json",
-        stdin=f"{code('x = 6')}\n\n{code('x * 7')}",
-    )
-    assert [result["value_repr"] for result in done.objects] == [None, "42"]
-
-
-def test_agent_repairs_its_code_in_bubblewrap(bubblewrap, tmp_path):
-    model = replay(
-        tmp_path, code("print(1 / 0)"), decision(True), code("open('made.txt', 'w').write('2')", "print(1 / 2)"), "0.5"
-    )
-    (tmp_path / "work").mkdir()
-    box = ["--sandbox", "bubblewrap", "--work-dir", tmp_path / "work"]
-    done = codeact("run", "Halve it", "--model", model, *box, "--no-save", env=NOWHERE)
-    assert (done.status, bubblewrap_messages(done)) == (0, [])
-    assert "ZeroDivisionError" in done.out
-    assert (tmp_path / "work" / "made.txt").read_text() == "2"
-
-
 def test_demo_works_without_docker(bubblewrap, tmp_path):
     done = codeact("demo", cwd=tmp_path, env=NOWHERE)
     assert done.status == 0
@@ -133,3 +104,81 @@ def test_demo_works_without_docker(bubblewrap, tmp_path):
     page, plot = sorted((tmp_path / "codeact-demo").iterdir())
     assert (page.name, plot.stem) == ("demo.html", "revenue")
     assert min(page.stat().st_size, plot.stat().st_size) > 500
+
+
+BASE = {"timeout": 60, "work_dir": None, "mode": "session", "delete_tmp_files": True}
+GIB = 1024**3
+
+
+def test_options_become_arguments():
+    for choice, expected in [
+        (SandboxChoice(), {}),
+        (SandboxChoice(image="i", network="bridge"), {"image": "i", "network": "bridge"}),
+        (
+            SandboxChoice(data=(Path("a.csv"),), packages=("polars",), others=("packages=six", "data=b.csv")),
+            {"data": ["b.csv", Path("a.csv")], "packages": ["six", "polars"]},
+        ),
+        (
+            SandboxChoice(others=("hosts=tcp://a:1", 'hosts=["tcp://b:1"]')),
+            {"hosts": ["tcp://a:1", "tcp://b:1"]},
+        ),
+        (SandboxChoice(memory="2g"), {"memory": "2g"}),
+        (SandboxChoice(disk="2g"), {"memory": max(3 * GIB, Limits().memory_bytes), "workspace": "2g"}),
+        (SandboxChoice(disk="2g", memory="5g"), {"memory": "5g", "workspace": "2g"}),
+        (
+            SandboxChoice(environment=("KEY", "PLACE=a=b", "EMPTY=")),
+            {"environment": {"KEY": "${KEY}", "PLACE": "a=b", "EMPTY": ""}},
+        ),
+    ]:
+        with case(choice, expected):
+            assert choice.options() == {**BASE, **expected}
+
+
+def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
+    for arguments, complaint in [
+        (["--memory", "512"], "memory='512' is 512 bytes, and a sandbox needs 20m to start; did you mean '512m'?"),
+        (["--disk", "much"], "'much' is not a size: write bytes, or a number with a unit, such as '512m' or '2g'"),
+        (["--data", "none.csv"], "data='none.csv': there is no such file or folder"),
+        (["--env", "A-B=1"], "Entry 1 of `environment` is not the name of a variable"),
+        (
+            ["--network", "on"],
+            "network='on' is not a Docker network: give 'none', 'bridge' (which reaches the internet)",
+        ),
+        (["--package", "six", "--sandbox", "bubblewrap"], "packages= is not for sandbox='bubblewrap'"),
+        (
+            ["--option", "hosts=tcp://a:1", "--option", "hosts=tcp://a:1"],
+            "two engines of hosts have the name 'tcp://a:1': each needs its own",
+        ),
+        (
+            ["--option", "hosts=a:2375"],
+            "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
+        ),
+        (
+            ["--option", "hosts=tcp://a:1", "--option", "docker_host=tcp://b:1"],
+            "docker_host= is one engine and hosts= are several",
+        ),
+        (["--option", "hosts=tcp://a:1", "--sandbox", "bubblewrap"], "hosts= is not for sandbox='bubblewrap'"),
+        (
+            ["--option", 'limits={"memory": "1g"'],
+            "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",
+        ),
+        (["--option", "limits=3"], "limits must be Limits(memory='512m', ...), not 3"),
+    ]:
+        with case(arguments, complaint):
+            tmp_path = tmp_path_factory.mktemp("case")
+            done = codeact("exec", "-", *arguments, stdin=code("print(1)"), cwd=tmp_path)
+            assert (done.status, done.out) == (2, "")
+            assert complaint in done.err
+
+
+def test_exec_with_data_variables_and_a_larger_disk(docker_engine, tmp_path):
+    (tmp_path / "sales.csv").write_text("42")
+    page = code(
+        "import os, shutil",
+        "print(open('/data/sales.csv').read(), os.environ['FROM_HERE'], os.environ['GIVEN'])",
+        "print(shutil.disk_usage('/workspace').total)",
+    )
+    options = ["--data", "sales.csv", "--env", "FROM_HERE", "--env", "GIVEN=x=y", "--disk", "300m", "--json"]
+    done = codeact("exec", "-", *options, stdin=page, cwd=tmp_path, env={"FROM_HERE": "here"})
+    assert (done.status, done.err) == (0, "")
+    assert done.objects[0]["output"] == f"42 here x=y\n{300 * 1024**2}\n"

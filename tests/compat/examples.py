@@ -26,13 +26,7 @@ _DIRECTIVE = re.compile(r"^(?P<indent> *)\.\. (?:code-block|code|sourcecode):: *
 
 @dataclass(frozen=True)
 class Example:
-    """A program found in a docstring.
-
-    Args:
-        name: Name of the documented object and the program's place in its docstring, from 1.
-        code: The program.
-        shown: What the docstring shows as its output, or None.
-    """
+    """A program found in a docstring."""
 
     name: str
     code: str
@@ -50,12 +44,7 @@ def installed_examples() -> dict[str, Example]:
 
 
 def swap_imports(code: str, keep: frozenset[str] = frozenset()) -> str:
-    """The same program with its imports of upstream's classes moved here, and nothing else changed.
-
-    Args:
-        code: A program written for upstream.
-        keep: Names that stay imported from upstream.
-    """
+    """The same program with its imports of upstream's classes moved here, and nothing else changed."""
     lines = code.splitlines(keepends=True)
     imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
     for node in sorted(imports, key=lambda node: -node.lineno):

@@ -29,14 +29,7 @@ runpy.run_path(sys.argv[2], run_name="__main__")
 
 @dataclass(frozen=True)
 class Run:
-    """What a program did.
-
-    Args:
-        status: Its exit status.
-        out: Its standard output.
-        err: Its standard error.
-        unsaid: How many of the model's replies it did not ask for.
-    """
+    """What a program did."""
 
     status: int
     out: str
@@ -47,15 +40,7 @@ class Run:
 def run(
     code: str, folder: Path, *, replies: Sequence[Answer] = (), stdin: str = "", keep: frozenset[str] = frozenset()
 ) -> Run:
-    """Run a program written for upstream with its imports moved here.
-
-    Args:
-        code: The program.
-        folder: Empty folder to run it in.
-        replies: What the model says, in order.
-        stdin: What the person types.
-        keep: Names that stay imported from upstream.
-    """
+    """Run a program written for upstream with its imports moved here."""
     program = folder / "example.py"
     program.write_text(code if CONTROL_IMAGE else swap_imports(code, keep), encoding="utf-8")
     command = ["-c", _CONTROL, CONTROL_IMAGE, str(program)] if CONTROL_IMAGE else [str(program)]

@@ -11,12 +11,7 @@ from ..openai_server import _Handler as SpeakingHandler
 
 @dataclass(frozen=True)
 class ToolCall(Reply):
-    """A reply that asks for one tool call instead of saying something.
-
-    Args:
-        name: The tool.
-        arguments: Its arguments as JSON.
-    """
+    """A reply that asks for one tool call instead of saying something."""
 
     finish_reason: str = "tool_calls"
     name: str = ""

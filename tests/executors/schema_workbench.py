@@ -8,12 +8,7 @@ from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbe
 
 
 class SchemaWorkbench(Workbench):
-    """A workbench with these tools; it keeps the events of its life.
-
-    Args:
-        schemas: The tools.
-        answer: Makes the text of a result out of a tool's name and arguments.
-    """
+    """A workbench with these tools; it keeps the events of its life."""
 
     component_provider_override = "tests.SchemaWorkbench"
 

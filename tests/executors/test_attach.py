@@ -20,13 +20,7 @@ pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 
 class Watcher:
-    """An observer; what it gets is noted with its name.
-
-    Args:
-        name: Its name.
-        events: Where it notes.
-        fails: Which method raises.
-    """
+    """An observer; what it gets is noted with its name."""
 
     def __init__(self, name: str, events: list[str], fails: str = "") -> None:
         self.name, self.events, self.fails = name, events, fails

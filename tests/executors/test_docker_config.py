@@ -121,11 +121,6 @@ class TestConfig:
         together = {**ARGUMENTS, "network": "none", "hosts": ()}
         round_trip(DockerCommandLineCodeExecutor(**together, functions=[add]))
 
-    def test_config_names_the_class_where_it_can_be_imported_from(self):
-        assert DockerCommandLineCodeExecutor().dump_component().provider == (
-            "autogen_codeact.executors.DockerCommandLineCodeExecutor"
-        )
-
     def test_config_refuses_unknown_keys_and_invalid_values(self):
         provider = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
         for config, error, word in [
@@ -143,9 +138,6 @@ class TestConfig:
                 model = ComponentModel(provider=provider, component_type="code_executor", config=config)
                 with pytest.raises(error, match=word):
                     CodeExecutor.load_component(model)
-
-    def test_config_has_no_generated_name(self):
-        assert DockerCommandLineCodeExecutor().dump_component().config.get("container_name") is None
 
 
 class TestLoadedConfig:

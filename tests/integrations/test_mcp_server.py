@@ -23,7 +23,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
-from tests.cli.support import COMMAND
+from tests.cli.support import COMMAND, wait_until
 
 CLIENT = Path(__file__).with_name("mcp_client.py")
 pytestmark = pytest.mark.timeout(180)  # the first test that needs the wheel and its environments makes them
@@ -259,13 +259,6 @@ def children_of(pid: int) -> list[str]:
     return [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.05)
-
-
 @pytest.mark.usefixtures("docker_engine")
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL], ids=["closed", "terminated", "killed"])
 def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., Raw], number: int | None) -> None:
@@ -279,7 +272,7 @@ def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., 
     else:
         client.process.send_signal(number)
     client.process.wait(40)
-    wait_until(lambda: not owned_by(pid), "the container is still there")
+    wait_until(lambda: not owned_by(pid), "the end of the container")
 
 
 @pytest.mark.usefixtures("bubblewrap")
@@ -291,7 +284,7 @@ def test_the_end_of_the_client_ends_bubblewrap(raw: Callable[..., Raw]) -> None:
     assert children
     os.kill(client.process.pid, signal.SIGKILL)
     client.process.wait(40)
-    wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children), "bubblewrap still runs")
+    wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children), "the end of bubblewrap")
 
 
 @pytest.mark.usefixtures("bubblewrap")

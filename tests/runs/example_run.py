@@ -35,10 +35,6 @@ def model(steps: int, per_turn: int = 99) -> Callable[[list[dict[str, Any]]], st
     """A model that has its code call the tool once in each step, and at last says what the session contains.
 
     After code whose end is not known it calls the tool again only if it was not told of a call.
-
-    Args:
-        steps: Number of steps.
-        per_turn: Steps of one agent before the next one goes on, in a team.
     """
 
     def answer(messages: list[dict[str, Any]]) -> str:

@@ -12,8 +12,7 @@ from autogen_agentchat.base import Team as BaseTeam
 
 from autogen_codeact.runs import recorded
 from autogen_codeact.runs.events import RunEvent, parse_event
-from autogen_codeact.runs.files import restore_large
-from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.folder import RunFolder, restore_large
 from autogen_codeact.runs.results import StoredFile
 
 

@@ -1,4 +1,4 @@
-"""AutoGen's messages as JSON, and back."""
+"""AutoGen's messages as JSON, and back; docs/runs.md describes every event."""
 
 import inspect
 import json
@@ -34,6 +34,7 @@ from pydantic import BaseModel
 from autogen_codeact.runs import load_message
 from autogen_codeact.runs.messages import dump_message
 from tests.cases import case
+from tests.runs.schema_page import BEGIN, END, PAGE, schema_section
 
 
 class Total(BaseModel):
@@ -99,3 +100,8 @@ def test_custom_message_types_are_passed_by_the_caller():
     assert load_message(dumped, content_type, [Own]) == message
     with pytest.raises(ValueError, match="Unknown message type: Own"):
         load_message(dumped)
+
+
+def test_the_page_has_the_tables_of_the_models():
+    written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+    assert written == schema_section().strip(), "run `python -m tests.runs.schema_page`"

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import recorded, resumed
-from autogen_codeact.runs.sessions import MAY_DIFFER
+from autogen_codeact.runs.resuming import MAY_DIFFER
 from tests.agents.codeact import from_agent, python
 from tests.agents.support import received_by, scripted
 from tests.sandbox import reused

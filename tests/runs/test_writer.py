@@ -21,8 +21,7 @@ from autogen_codeact.runs.events import (
     RunFinished,
     parse_event,
 )
-from autogen_codeact.runs.files import FileStore, restore_large, result_record
-from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.folder import FileStore, RunFolder, restore_large, result_record
 from autogen_codeact.runs.messages import dump_message, load_message
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord

@@ -196,7 +196,6 @@ EXPECTED = {
         steps("sorter", 1),
         ["[('kettle', 142.0), ('cup', 85.0)]"],
         ["The kettle sold best, then the cup.", "Attempt 3 of 3 was kept."],
-        figures=("142.0",),
         runner=(EXECUTION, "sorter"),
     ),
     "codeact_background.py": Expected(

@@ -39,14 +39,7 @@ IN_NEW_INTERPRETERS = {"codeact_tools.py", "coder_executor_team.py"}
 
 @dataclass(frozen=True)
 class Run:
-    """What a sample did.
-
-    Args:
-        status: Its exit status.
-        out: Its standard output.
-        err: Its standard error, without the executor's messages about pulls and builds.
-        left: Names of the containers that still exist 5 s after its end.
-    """
+    """What a sample did."""
 
     status: int
     out: str

@@ -55,10 +55,6 @@ def executor(kind: type[Kind], **options: Any) -> Kind:
 
     The sandbox is not among the leftovers that tests look for. It is nothing for tests of starts, ends, names and containers, or
     of the memory and the numbers of processes that a sandbox has which nobody has used.
-
-    Args:
-        kind: Its class.
-        options: Its arguments.
     """
     made = kind(**options)
     if "progress" in options or not _can_share(made.sandbox):
@@ -67,12 +63,7 @@ def executor(kind: type[Kind], **options: Any) -> Kind:
 
 
 def fixture(*modes: str, **options: Any) -> Any:
-    """Make a fixture: an executor with Docker that all tests of a module share, in each of the modes if there are some.
-
-    Args:
-        modes: Values of `mode`. Default: the one among the options.
-        options: The arguments of the executor.
-    """
+    """Make a fixture: an executor with Docker that all tests of a module share, in each of the modes if there are some."""
 
     @pytest_asyncio.fixture(scope="module", loop_scope="module", params=modes or None)
     async def shared(
@@ -92,12 +83,6 @@ def executor_with_tools(
 
     Each block brings them then, as those of an agent, so that tests with other tools can use the sandbox. Give `tools` to
     `executor` where a session must know its tools from the start. In process mode a sandbox is not reset after that.
-
-    Args:
-        kind: Its class.
-        tools: Its tools.
-        approve_tool: Called before each call to a tool.
-        options: Its other arguments.
     """
     if options.get("mode") != "session":
         return executor(kind, tools=tools, approve_tool=approve_tool, **options)
@@ -107,12 +92,7 @@ def executor_with_tools(
 
 
 def sandbox(backend: str, **options: Any) -> AsyncSandbox:
-    """Make a sandbox, not started, in the same way.
-
-    Args:
-        backend: "docker" or "bubblewrap".
-        options: The other arguments of `AsyncSandbox`.
-    """
+    """Make a sandbox, not started, in the same way."""
     made = ManagedSandbox(backend, **options)  # type: ignore[arg-type]
     if "progress" in options or not _can_share(made):
         return AsyncSandbox(backend, **options)  # type: ignore[arg-type]
@@ -233,11 +213,7 @@ def settle() -> None:
 
 
 async def is_kept(name: str) -> bool:
-    """Whether a sandbox whose use has ended waits for another one; until its reset is over, or its end, this waits.
-
-    Args:
-        name: Its name.
-    """
+    """Whether a sandbox whose use has ended waits for another one; until its reset is over, or its end, this waits."""
     until = time.monotonic() + SETTLED_S
     pause = 0.002
     while (held := _held().get(name)) is not None and time.monotonic() < until:

@@ -1,17 +1,26 @@
-"""A team as JSON: out, in again, and the same conversation; a wrong config is an error that names the place."""
+"""A team as JSON: out, in again, and the same conversation; saved files still load; what is loaded of a stranger's."""
 
+import importlib
 import json
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import TextMessage
 from autogen_core import ComponentModel
+from autogen_core.models import UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
-from autogen_codeact.teams import Team, coder_executor_team
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.teams import Team, coder_executor_team, load_component
+from autogen_codeact.teams.untrusted import ALLOWED, REASONS, REFUSED
+from tests.agents.codeact import python
+from tests.agents.support import contains, received_by, scripted
 from tests.cases import case
 
 from .support import PRINT_42, CountingAgent, coder, texts_of
@@ -149,3 +158,85 @@ def test_a_participant_that_cannot_be_dumped_says_so_itself():
     counting = CountingAgent()
     with pytest.raises(NotImplementedError):
         Team([counting]).dump_component()
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden(name: str) -> Any:
+    return json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+def pay(to: str, euros: int) -> dict[str, object]:
+    """Pay somebody."""
+    raise AssertionError("a rebuilt session calls no host tool")
+
+
+async def test_state_of_a_team_has_its_participants_and_their_session(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("count += 1\nprint(count)"), "It is 3.")
+    team = Team([CodeActAgent("actor", session, model_client=client, tools=[pay])], max_turns=1)
+
+    await team.load_state(golden("team_state"))
+    assert contains(await team.save_state(), golden("team_state"))
+    result = await team.run(task="Count on.")
+
+    assert result.messages[-1].to_text() == "It is 3."
+    assert received_by(client)[1][-1] == UserMessage(content="3\n", source="actor")
+    saved = golden("team_state")["agent_states"]["actor"]["agent_state"]["llm_context"]["messages"]
+    assert [message.content for message in received_by(client)[0][1:]][: len(saved)] == [
+        each["content"] for each in saved
+    ]
+
+
+async def test_state_of_coder_and_executor_has_the_thread_and_the_session(session: SandboxCodeExecutor) -> None:
+    client = scripted("```python\nprint(price)\n```", "It is 21. TERMINATE")
+    team = coder_executor_team(client, session)
+
+    await team.load_state(golden("coder_executor_team_state"))
+    result = await team.run(task="What was the price?")
+
+    sources = ["user", "executor", "coder", "executor", "executor", "coder"]  # the executor was next when it was saved
+    assert [message.source for message in result.messages] == sources
+    assert result.messages[-2].to_text() == "21\n"
+    assert result.stop_reason == "coder said TERMINATE"
+
+
+@pytest.mark.parametrize("name", ["team", "coder_executor_team"])
+async def test_configuration_of_a_team_loads_and_is_dumped_with_the_same_values(name: str) -> None:
+    config = golden(name)
+    team = BaseTeam.load_component(config)  # type: ignore[attr-defined]
+    assert type(team) is Team
+    assert contains(team.dump_component().model_dump(exclude_none=True)["config"], config["config"])
+    assert type(load_component(config)) is Team
+
+
+def _class_of(provider):
+    module, _, name = provider.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError:
+        return None  # not installed
+
+
+def _schema(provider):
+    found = _class_of(provider)
+    return found and found.component_config_schema.model_fields
+
+
+def test_each_allowed_field_exists():
+    for provider in sorted(ALLOWED):
+        with case(provider):
+            assert set(ALLOWED[provider].fields) <= set(_schema(provider) or ALLOWED[provider].fields)
+
+
+def test_each_field_of_our_components_is_allowed_or_refused_with_a_reason():
+    for provider in sorted(name for name in ALLOWED if name.startswith("autogen_codeact.")):
+        with case(provider):
+            assert set(_schema(provider)) <= set(ALLOWED[provider].fields) | set(REASONS) | {"tool_limits"}
+
+
+def test_each_refused_provider_exists_and_is_not_allowed():
+    for provider in sorted(REFUSED):
+        with case(provider):
+            assert provider not in ALLOWED
+            _class_of(provider)  # an AttributeError if the module has no such name

@@ -87,7 +87,7 @@ def test_agents_teams_and_executors_inside_tools_count(model: Model) -> None:
     policy = AskModel(model())
     ours = CodeActAgent("ours", own, model_client=model(), tools=[AgentTool(helper)], approve_tool=policy)
     assert [agent.name for agent in agents_of(ours)] == ["ours", "helper"]
-    assert models_of(ours) == [ours.model_client, helper._model_client, policy._client]
+    assert models_of(ours) == [ours.model_client, helper._model_client, policy.model_client]
 
 
 def test_a_team_that_contains_itself_through_a_tool_ends(model: Model) -> None:

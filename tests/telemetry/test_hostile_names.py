@@ -2,8 +2,7 @@
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from autogen_codeact.telemetry.sandboxes import SpanObserver
-from autogen_codeact.telemetry.spans import Spans
+from autogen_codeact.telemetry.spans import SpanObserver, Spans
 from codeact_sandbox.types.observers import BlockFinished, BlockId, BlockStarted, CallFinished, CallIntent
 from codeact_sandbox.types.result import ErrorInfo, Result, ToolCall
 

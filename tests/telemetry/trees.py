@@ -14,12 +14,7 @@ AUTOGEN = "autogen"
 
 @dataclass
 class Exported:
-    """Spans that were exported.
-
-    Args:
-        exporter: Keeps them.
-        provider: What to give to `instrument`.
-    """
+    """Spans that were exported."""
 
     exporter: InMemorySpanExporter
     provider: TracerProvider | None

@@ -102,12 +102,7 @@ def python(code: str, words: str = "") -> str:
 
 
 async def record_rich_run(folder: Path, **options: Any) -> Path:
-    """Record a run of a team with all kinds of steps, and return its folder.
-
-    Args:
-        folder: The run's folder.
-        options: Of the executor.
-    """
+    """Record a run of a team with all kinds of steps, and return its folder."""
     actor_model = model(
         said(python(SHOW, "I begin with a **table**."), thought="Two cities are enough."),
         python(CHANGE, "Now the host knows better."),

@@ -26,12 +26,7 @@ SUBJECT = "<img src=x onerror=alert(1)> for \u202eyou"
 
 
 class LiveRun:
-    """A run with a page that watches it.
-
-    Args:
-        page: The page.
-        folder: The run's folder.
-    """
+    """A run with a page that watches it."""
 
     def __init__(self, page, folder):
         self.page = page

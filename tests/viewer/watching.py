@@ -10,12 +10,7 @@ from playwright.async_api import ConsoleMessage, Dialog, Page, Request
 
 
 class Watched:
-    """What has happened in a page so far.
-
-    Args:
-        page: The page.
-        address: The server's address; requests to all others are noted.
-    """
+    """What has happened in a page so far."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.origin = "/".join(address.split("/")[:3]) + "/"
@@ -60,11 +55,7 @@ async def listening() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 async def serious_problems(page: Page) -> list[Any]:
-    """Return what axe-core finds in a page that is serious or critical for people with disabilities.
-
-    Args:
-        page: The page.
-    """
+    """Return what axe-core finds in a page that is serious or critical for people with disabilities."""
     if await page.evaluate("typeof axe === 'undefined'"):
         await page.evaluate(AXE_SCRIPT)
     found = await page.evaluate("axe.run(document, {resultTypes: ['violations'], iframes: false})")
@@ -76,14 +67,7 @@ async def serious_problems(page: Page) -> list[Any]:
 
 
 async def until(page: Page, script: str, *arguments: Any, limit_s: float = 30.0) -> None:
-    """Wait until a function in a page returns true. (The page's policy forbids what Playwright's own waiting does.)
-
-    Args:
-        page: The page.
-        script: The function.
-        arguments: Its arguments, as one list.
-        limit_s: Seconds to wait at most.
-    """
+    """Wait until a function in a page returns true. (The page's policy forbids what Playwright's own waiting does.)"""
     deadline = asyncio.get_running_loop().time() + limit_s
     while (value := await page.evaluate(script, list(arguments))) is not True:
         assert asyncio.get_running_loop().time() < deadline, f"{script} returned {value}"

@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-WINDOW = 256 * 1024
-"""Bytes that either side of a channel may send before the other side has read them."""
+WINDOW = 256 * 1024  # bytes that either side of a channel may send before the other side has read them
 PIECE = 64 * 1024
-HEAD_LIMIT = 64 * 1024
-"""Bytes that `Channel.read_head` reads at most."""
+HEAD_LIMIT = 64 * 1024  # bytes that `Channel.read_head` reads at most
 IDLE_S = 300.0
 HALF_CLOSED_S = 60.0
 FLUSH_S = 5.0
@@ -39,10 +37,8 @@ class Channel:
 
     def __init__(self, link: Link, ident: int, loop: asyncio.AbstractEventLoop) -> None:
         self.ident = ident
-        self.sent = self.received = 0
-        """Bytes that the sandbox has sent and received."""
-        self.closed = self.broken = False
-        """Whether it has ended in the sandbox; without an end of its data."""
+        self.sent = self.received = 0  # bytes that the sandbox has sent and received
+        self.closed = self.broken = False  # whether it has ended in the sandbox; without an end of its data
         self.last_activity = time.monotonic()
         self.on_closed: Callable[[], object] | None = None
         self._link = link

@@ -25,8 +25,7 @@ from codeact_sandbox.types.errors import SandboxDied
 from codeact_sandbox.types.filenames import PART_PREFIX, printable
 from codeact_sandbox.types.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
 
-MAX_HASHED_BYTES = 64 * 1024**2
-"""Larger files have no digest."""
+MAX_HASHED_BYTES = 64 * 1024**2  # larger files have no digest
 
 
 @dataclass(slots=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from codeact_sandbox.types.errors import SandboxFileError
 
-Identity = tuple[int, int]
-"""Device and inode."""
+Identity = tuple[int, int]  # device and inode
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 _lock = threading.Lock()
 _numbers = count()

@@ -36,8 +36,7 @@ MAX_LISTED = 50
 MAX_NAME_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
-QUICK_STATS = 500
-"""What may be done on the event loop; more is done in a thread."""
+QUICK_STATS = 500  # what may be done on the event loop; more is done in a thread
 Kept = str | None | asyncio.Future[str | None]
 """The path of the file with a block's code on the host, or None; a future of it while it is being written."""
 

@@ -23,8 +23,7 @@ class TarReceiver:
     """
 
     def __init__(self, target: Workspace, most_entries: int) -> None:
-        self.complete = False
-        """Whether the end was there."""
+        self.complete = False  # whether the end was there
         self.left_out: list[str] = []
         """Why entries were not stored: links, and names that are not safe here; the first few."""
         self.left_out_count = 0

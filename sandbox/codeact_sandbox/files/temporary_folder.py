@@ -18,9 +18,10 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from codeact_sandbox.runner.shared import folders
 from codeact_sandbox.types.errors import SandboxFileError
 
 if sys.platform != "win32":
@@ -32,7 +33,7 @@ PREFIX = "codeact-work-"
 # The whole name, so that a folder of the user, such as codeact-work-1, never matches.
 _NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
 REMOVE_TIMEOUT_S = 60.0
-_ENTRIES_AT_ONCE = 1000
+_remove_content: Callable[[Path], Iterator[None]] = folders.remove_content
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -91,7 +92,7 @@ def remove_folder(path: Path, lock: int | None) -> None:
         shutil.rmtree(path, ignore_errors=True)
         return
     with contextlib.suppress(OSError):
-        _empty(lock, math.inf)
+        _empty(path, math.inf)
         os.rmdir(path)
     os.close(lock)
 
@@ -118,7 +119,7 @@ def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
     with _locked(path) as lock:
         if lock is None:
             return False
-        if not _empty(lock, time.monotonic() + timeout_s):
+        if not _empty(path, time.monotonic() + timeout_s):
             raise TimeoutError(f"{path} contains too much to be removed in {timeout_s:g} s")
         os.rmdir(path)
     return True
@@ -152,47 +153,6 @@ def _lock(path: Path) -> int:
     return fd
 
 
-def _empty(root: int, until: float) -> bool:
-    """Remove the content of a folder, without following links; False if the time is over.
-
-    What is in nested folders is moved up to the top, so neither their depth nor the length of their paths matters.
-    """
-    new_names = (f"{PREFIX}{time.monotonic_ns()}-{number}" for number in itertools.count())
-    while entries := _some_entries(root):
-        for name, is_folder in entries:
-            if time.monotonic() > until:
-                return False
-            if not is_folder:
-                os.unlink(name, dir_fd=root)
-                continue
-            if _is_removed(name, root):
-                continue
-            inner = os.open(name, _OPEN_FLAGS, dir_fd=root)
-            try:
-                nested = _some_entries(inner)
-                for each, is_nested_folder in nested:
-                    if not is_nested_folder:
-                        os.unlink(each, dir_fd=inner)
-                    elif not _is_removed(each, inner):
-                        os.rename(each, next(new_names), src_dir_fd=inner, dst_dir_fd=root)
-            finally:
-                os.close(inner)
-            if len(nested) < _ENTRIES_AT_ONCE:
-                os.rmdir(name, dir_fd=root)
-    return True
-
-
-def _is_removed(name: str, parent: int) -> bool:
-    """Remove a folder if it is empty, which takes less than to look."""
-    try:
-        os.rmdir(name, dir_fd=parent)
-    except OSError:
-        return False
-    return True
-
-
-def _some_entries(folder: int) -> list[tuple[str, bool]]:
-    with os.scandir(folder) as entries:
-        return [
-            (entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, _ENTRIES_AT_ONCE)
-        ]
+def _empty(path: Path, until: float) -> bool:
+    """Remove the content of a folder, without following links; False if the time is over."""
+    return all(time.monotonic() <= until for _ in _remove_content(path))

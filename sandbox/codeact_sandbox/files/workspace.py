@@ -87,16 +87,14 @@ class Workspace:
         self.protected = protected if protected is not None else ProtectedNames()
         self.skipped: list[Skipped] = []
         """Files that the last `outgoing` left out: because of a limit each time, for another reason once."""
-        self.transfer_lock = CrossLoopSemaphore()
-        """For callers with several transfers that belong together."""
+        self.transfer_lock = CrossLoopSemaphore()  # for callers with several transfers that belong together
         self._folder = HostFolder(self.root)
         self._lock = threading.RLock()
         self._closed = False
         self._quota = Quota(max_files, max_file_bytes, max_total_bytes)
         self._counted = not counted
         self._writers: WeakSet[FileWriter] = WeakSet()
-        self.notes: dict[str, None] = {}
-        """The notes for the next result, in their order."""
+        self.notes: dict[str, None] = {}  # the notes for the next result, in their order
         self._reported: set[Skipped] = set()
         self._reported_names: set[str] = set()
         self._synced: dict[str, Synced] = {}

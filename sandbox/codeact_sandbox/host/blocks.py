@@ -25,8 +25,7 @@ from codeact_sandbox.types.run_context import CodeAndLanguage
 
 MAX_CODE = MAX_PAYLOAD - 64 * 1024
 SHELLS = ("sh", "bash")
-REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")
-"""Types of the errors of blocks that never ran."""
+REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")  # types of the errors of blocks that never ran
 # What a shell leaves behind at its end, on descriptor 9: its directory, then its exported variables.
 _KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev/null' EXIT; . "$1" """
 

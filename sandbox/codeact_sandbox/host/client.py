@@ -88,8 +88,7 @@ class RunnerClient:
         gateway: Gateway | None = None,
     ) -> None:
         self.name = name
-        self.requests = Requests(name, self.stop)
-        """Requests about files and the session."""
+        self.requests = Requests(name, self.stop)  # requests about files and the session
         self.blocks = RunningBlocks(self.requests, self.stop, settings.output_limit, grace_s)
         self.processes = Processes(self.requests, self.stop, settings.output_limit, grace_s)
         self._grace_s = grace_s
@@ -99,8 +98,7 @@ class RunnerClient:
         """The forwarded ports, if there have been any."""
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
-        self.hello: Hello | None = None
-        """The runner's first message; None before the start."""
+        self.hello: Hello | None = None  # the runner's first message; None before the start
         self._stop_lock = threading.Lock()
         self.give_back: Callable[[RunnerClient], bool] | None = None
         """Called at the end of a use; returns whether the sandbox stays for another one."""

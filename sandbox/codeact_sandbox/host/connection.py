@@ -36,21 +36,16 @@ MAX_UNSENT = 20_000
 _KEEP_ALIVE = protocol.pack(Frame.KEEP_ALIVE, 0, {})
 OutputCallback = Callable[[bytes, bytes | Display], None]
 """Called in the connection's thread with the type of a frame and its content, as they come: output, or a display."""
-Handler = Callable[[int, bytes], None]
-"""Called in the connection's thread with the id and the payload of a frame."""
+Handler = Callable[[int, bytes], None]  # called in the connection's thread with the id and the payload of a frame
 
 
 class State(Enum):
     """The states of a connection, in their order."""
 
-    CONNECTING = "connecting"
-    """The runner has not sent its hello."""
-    READY = "ready"
-    """Requests are answered."""
-    CLOSING = "closing"
-    """One side has ended the stream, or it broke: nothing is sent or received any more."""
-    CLOSED = "closed"
-    """The stream is closed, and everybody who waited has been notified."""
+    CONNECTING = "connecting"  # the runner has not sent its hello
+    READY = "ready"  # requests are answered
+    CLOSING = "closing"  # one side has ended the stream, or it broke: nothing is sent or received any more
+    CLOSED = "closed"  # the stream is closed, and everybody who waited has been notified
 
 
 _NEXT = {
@@ -96,12 +91,9 @@ class Connection:
     """Frames over a stream."""
 
     def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
-        self.hello = Completion[dict[str, Any]]()
-        """The runner's first message."""
-        self.ended = Completion[SandboxError]()
-        """Completed with the reason when the connection is closed."""
-        self.error: SandboxError | None = None
-        """Why it is closed, or None."""
+        self.hello = Completion[dict[str, Any]]()  # the runner's first message
+        self.ended = Completion[SandboxError]()  # completed with the reason when the connection is closed
+        self.error: SandboxError | None = None  # why it is closed, or None
         self.handlers: dict[bytes, Handler] = {
             Frame.HELLO: self._on_hello,
             Frame.STDOUT: partial(self._on_output, Frame.STDOUT),
@@ -112,8 +104,7 @@ class Connection:
             Frame.FATAL_ERROR: self._on_fatal,
         }
         """Who processes frames, by type; to be completed before `open`."""
-        self.state = State.CONNECTING
-        """Only this class changes it."""
+        self.state = State.CONNECTING  # only this class changes it
         self._stream = stream
         self._name = name
         self._keep_alive_s = keep_alive_s

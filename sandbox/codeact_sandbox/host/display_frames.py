@@ -12,11 +12,9 @@ from codeact_sandbox.types.displays import IMAGES, MAX_NESTING, Display, Forms, 
 from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.json_nesting import check_nesting
 
-MAX_DISPLAYS = 100
-"""Of a block, as the runner counts them too."""
+MAX_DISPLAYS = 100  # of a block, as the runner counts them too
 MAX_BYTES = 16_000_000
-MAX_LINE = 80 * 1024
-"""Of the line of one display."""
+MAX_LINE = 80 * 1024  # of the line of one display
 MAX_CONTAINERS = 300_000
 """Lists and objects in the JSON of a block's displays: each can take fifty times as much memory as its text."""
 _BINARY = (*IMAGES, "application/pdf")
@@ -35,10 +33,8 @@ class Displays:
 
     kept: dict[int, Display] = field(default_factory=dict)
     """By their number in the block, from 1, in the order in which they were first shown."""
-    cleared: int = 0
-    """How many were dropped because the code has asked for that."""
-    count: int = 0
-    """How many have come."""
+    cleared: int = 0  # how many were dropped because the code has asked for that
+    count: int = 0  # how many have come
     _frames: int = 0
     _bytes: int = 0
     _containers: int = 0

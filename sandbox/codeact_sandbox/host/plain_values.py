@@ -13,8 +13,7 @@ from codeact_sandbox.types.json_nesting import check_nesting
 
 _encode: Callable[[Any], str | None] = values.encode
 MAX_NESTING = 64
-MAX_EQUAL_HASHES = 50
-"""Sets and dicts of keys with the same hash take time that grows with the square of their number."""
+MAX_EQUAL_HASHES = 50  # sets and dicts of keys with the same hash take time that grows with the square of their number
 _LONE_SURROGATE = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD]")  # the sandbox escapes no character that can be encoded
 
 

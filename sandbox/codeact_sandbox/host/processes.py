@@ -24,8 +24,7 @@ from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.types.filenames import printable
 
-WINDOW = 256 * 1024
-"""Bytes that either side may send before the other side has read them."""
+WINDOW = 256 * 1024  # bytes that either side may send before the other side has read them
 PIECE = 64 * 1024
 MAX_MESSAGE_CHARS = 2000
 _KILLED = 128 + 9
@@ -162,8 +161,7 @@ class Process:
     def __init__(self, owner: Processes, connection: Connection, ident: int, command: Command) -> None:
         self.ident = ident
         self.command = command
-        self.reply: Future[Reply] = Completion()
-        """Completed with its end."""
+        self.reply: Future[Reply] = Completion()  # completed with its end
         self.kept: dict[Stream, Kept] = {stream: Kept(owner.output_limit) for stream in STREAMS.values()}
         """The output that is kept; if it is streamed, what `read` has returned."""
         self.began = time.monotonic()

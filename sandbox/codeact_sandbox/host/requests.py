@@ -39,12 +39,10 @@ class Requests:
     def __init__(self, name: str, stop: Callable[[], Awaitable[None]]) -> None:
         self.name = name
         self.connection: Connection | None = None
-        self.idents = itertools.count(1)
-        """Numbers for requests."""
+        self.idents = itertools.count(1)  # numbers for requests
         self.lock = threading.Lock()
         """For the use of the connection, which can be taken away between two uses of the sandbox."""
-        self.given_back = False
-        """Whether the connection was taken away."""
+        self.given_back = False  # whether the connection was taken away
         self._stop = stop
 
     def usable_connection(self) -> Connection:

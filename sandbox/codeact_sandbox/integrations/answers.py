@@ -9,8 +9,7 @@ from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import Result
 
-MAX_IMAGES = 8
-"""Images that one answer has. Its text lists the others by name."""
+MAX_IMAGES = 8  # images that one answer has. Its text lists the others by name
 MAX_NAMES = 200
 
 

@@ -19,8 +19,7 @@ from codeact_sandbox import AsyncSandbox, SandboxError
 
 PATH = "/mcp"
 MAX_SESSIONS, IDLE_S = 8, 600.0
-MAX_FORGOTTEN = 1000
-"""Sessions that have ended and whose next call is told so."""
+MAX_FORGOTTEN = 1000  # sessions that have ended and whose next call is told so
 SHUTDOWN_S = 3
 REFUSED = {
     401: "send the token as Authorization: Bearer",

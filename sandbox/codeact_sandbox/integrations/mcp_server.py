@@ -43,16 +43,12 @@ INSTRUCTIONS = (
 )
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_IMAGE_BYTES = 4 * 1024**2
-MAX_TEXT_BYTES = 256 * 1024
-"""Size of the largest text file that `read_file` returns."""
-MAX_SHOWN_CHARS = 48 * 1024
-"""Length of the longest text that a result has in full."""
-MAX_OUTPUTS = 20
-"""Longer ones that are kept for clients that read them."""
+MAX_TEXT_BYTES = 256 * 1024  # size of the largest text file that `read_file` returns
+MAX_SHOWN_CHARS = 48 * 1024  # length of the longest text that a result has in full
+MAX_OUTPUTS = 20  # longer ones that are kept for clients that read them
 OWN_TOOLS = ("run_code", "read_file", "write_file", "list_files", "restart")
 WRAPPED_TOOLS = ("search_tools", "run_code")
-PROGRESS_INTERVAL_S = 0.1
-"""Time between two notifications with output of a running block."""
+PROGRESS_INTERVAL_S = 0.1  # time between two notifications with output of a running block
 
 
 def run_server(

@@ -18,7 +18,7 @@ from codeact_sandbox.egress.pinned import PinnedTransport
 from codeact_sandbox.packages.credentials import PORTS, Credentials, origin, shown, without_user
 from codeact_sandbox.packages.pip_config import PipConfig
 from codeact_sandbox.types.allowed_domains import Refused
-from codeact_sandbox.types.host_names import Address, normalise, to_ascii, why_not_public
+from codeact_sandbox.types.host_names import Address, is_address, normalise, to_ascii, why_not_public
 
 MAX_REDIRECTS = 10
 MAX_REASON = 200
@@ -85,8 +85,8 @@ class Fetcher:
         split = urlsplit(url)
         if split.scheme not in ("http", "https") or not split.hostname:
             raise FetchError(f"{shown(url)} is not fetched: only http and https links of an index are followed")
-        secure = split.scheme == "https" or self._is_trusted(url) or _is_loopback(split.hostname)
-        if not secure:
+        loopback = split.hostname in ("localhost", "::1") or split.hostname.startswith("127.")
+        if split.scheme != "https" and not loopback and not self._is_trusted(url):
             raise FetchError(
                 f"{shown(url)} is not fetched: it has no TLS; if that is right, add {split.hostname} to pip's trusted-host"
                 + ("" if base is None else " on the host")
@@ -124,7 +124,7 @@ class Fetcher:
             raise Refused(str(error)) from None
         port = url.port or PORTS[url.scheme]
         proxied = self._uses_proxy(url)
-        if proxied and not _is_literal(host):
+        if proxied and not is_address(host):
             return None
         addresses = await look_up(self._resolve, host, port, self._threads)
         base_host = urlsplit(base).hostname or ""
@@ -176,14 +176,6 @@ def _is_off_limits(address: Address) -> bool:
     """Return whether no page may lead there, wherever its index is."""
     special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
     return special or address in _METADATA or is_own_address(address)
-
-
-def _is_literal(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdigit()
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _join(url: str, location: str) -> str:

@@ -24,14 +24,12 @@ from codeact_sandbox.packages.sources import Download, Source, download, make_so
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import quoted
 
-TOTAL_LIMIT = 4 * 1024**3
-"""Bytes of files that one sandbox may fetch."""
+TOTAL_LIMIT = 4 * 1024**3  # bytes of files that one sandbox may fetch
 METADATA_LIMIT = 16 * 1024 * 1024
 FILE_TIMEOUT_S = 1800.0
 CACHE_S = 120.0
 CACHED_PROJECTS = 64
-CACHED_FILES = 30_000
-"""Files that the cached pages list together; each takes about 1 KB of memory."""
+CACHED_FILES = 30_000  # files that the cached pages list together; each takes about 1 KB of memory
 PAGES_AT_ONCE = 8
 METADATA = ".metadata"
 _PROJECT = re.compile(r"/simple/([^/]*)/?")
@@ -110,12 +108,12 @@ class PackageIndex:
         for problem in problems:
             log.remark(f"Packages were taken from other sources than this one: {problem}.")
         self._cache[project] = time.monotonic(), files
-        while len(self._cache) > CACHED_PROJECTS or self._cached_files() > CACHED_FILES:
+        while (
+            len(self._cache) > CACHED_PROJECTS
+            or sum(map(len, (files for _, files in self._cache.values()))) > CACHED_FILES
+        ):
             self._cache.popitem(last=False)
         return files
-
-    def _cached_files(self) -> int:
-        return sum(len(files) for _, files in self._cache.values())
 
     async def _send_file(self, answer: Answer, project: str, filename: str, log: ConnectionLog) -> None:
         is_metadata = filename.endswith(METADATA)

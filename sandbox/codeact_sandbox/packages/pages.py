@@ -15,12 +15,9 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 ARCHIVES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tbz", ".tar.xz", ".tar")
 MAX_FILENAME = 255
-MAX_FILES = 20_000
-"""Files that a page may list."""
-MAX_TEXT = 1000
-"""Characters that are kept of a reason or a version specifier."""
-MAX_URL = 4096
-"""Characters of a link; longer ones are left out."""
+MAX_FILES = 20_000  # files that a page may list
+MAX_TEXT = 1000  # characters that are kept of a reason or a version specifier
+MAX_URL = 4096  # characters of a link; longer ones are left out
 MAX_HASHES = 8
 PIECE = 32 * 1024
 """Characters of HTML that are parsed at a time: no other thread runs while a tag is searched for its attributes."""

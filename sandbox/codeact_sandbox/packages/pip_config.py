@@ -12,8 +12,7 @@ from pathlib import Path
 
 logger = logging.getLogger("codeact_sandbox")
 
-DEFAULT_TIMEOUT_S = 15.0
-"""Pip's own default, in seconds without an answer."""
+DEFAULT_TIMEOUT_S = 15.0  # pip's own default, in seconds without an answer
 SYSTEM_FILE = Path("/etc/pip.conf")
 _SHORT_NAMES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 _FALSE = ("", "0", "no", "off", "false")
@@ -39,7 +38,7 @@ class PipConfig:
         options = read_options(environment)
         index = options.get("index-url") or _default_index()
         indexes = (*([index] if index else ()), *_words(options.get("extra-index-url")))
-        no_index = _is_true(options.get("no-index"))
+        no_index = options.get("no-index", "").strip().lower() not in _FALSE
         return cls(
             indexes=() if no_index else tuple(dict.fromkeys(indexes)),
             find_links=tuple(_words(options.get("find-links"))),
@@ -112,10 +111,6 @@ def _files(environment: Mapping[str, str]) -> Iterator[Path]:
 
 def _words(text: str | None) -> list[str]:
     return (text or "").split()
-
-
-def _is_true(text: str | None) -> bool:
-    return (text or "").strip().lower() not in _FALSE
 
 
 def _path(text: str | None) -> str | None:

@@ -6,27 +6,25 @@ A folder for each kind of process, and one for what all use. A folder imports on
 shared/      wire (frames), system (Linux interfaces), folders (copying and removing), packages (what pip installs)
 
 worker/      Runs blocks: one, and exits (process mode and commands), or one after the other (the interpreter of a session).
-             worker (requests of the supervisor), interpreter, execution, code_file, stdio,
-             cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
-             shell_loader, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
-             interactive (replaces functions that would wait for a user),
+             worker (requests of the supervisor), interpreter, execution, stdio,
+             cells (cells of a session), cell_text, values (their text, event loop and printed values),
+             ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
              displays (what code shows, on its way), display (`display()` and `_repr_*_` methods), figures (matplotlib),
              imports, ipython_display (hooks for when code imports matplotlib, IPython or plotly),
-             tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, hidden_children, landlock
+             tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, landlock
 
 zygote/      A warm interpreter that has run no user code. Forks workers.
-             zygote, immortal (objects whose memory its forks share for good),
-             shared_state (what code could change for later forks)
+             zygote
 
 supervisor/  PID 1. Holds the stream to the host, starts blocks, enforces deadlines, limits output, kills and reaps processes.
              supervisor (requests of the host), scheduler (which block runs when), event_loop,
-             block, process_block, session_block (from a request to its result), block_report, display_relay,
+             block, process_block, session_block (from a request to its result), block_report,
              output_capture, cpu_time,
              session, checkpoints, session_environment (a session and its checkpoints),
-             worker_processes, process_connection (the zygote and the workers),
+             worker_processes (the zygote and the workers),
              tool_relay, channels, proxy, ports (calls of host tools, and network connections of both directions),
-             files, replay_files, home_folders, ipc (files, and what blocks leave behind),
-             reset, fresh_state (how a sandbox becomes like a new one, for its next use)
+             files, home_folders, ipc (files, and what blocks leave behind),
+             reset (how a sandbox becomes like a new one, for its next use)
 
 What one block passes through, from the host's request to the host's result:
 

@@ -8,7 +8,6 @@ import types
 import typing
 import warnings
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -30,7 +29,6 @@ from codeact_sandbox.types.tool import ToolArgumentError
 
 MAX_PROBLEMS = 5
 MAX_LISTED = 500
-FIRST_ITEMS = 10
 T = TypeVar("T")
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 _BYTES_AS_BASE64 = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
@@ -163,25 +161,12 @@ def validated(validate: Callable[[dict[str, Any]], T], arguments: Mapping[str, A
     try:
         return validate(dict(arguments))
     except ValidationError as error:
-        if error.error_count() <= MAX_LISTED:
-            raise ToolArgumentError(problems_of(error)) from None
-        count = error.error_count()
+        # Listing thousands would take long.
+        if (count := error.error_count()) > MAX_LISTED:
+            raise ToolArgumentError(f"{count:,} values do not fit the tool's annotations") from None
+        raise ToolArgumentError(problems_of(error)) from None
     except ValueError as error:
         raise ToolArgumentError(problems_of(error)) from None
-    # Listing all errors would take long, so only the first items are validated again.
-    try:
-        validate(_first_of(dict(arguments), 0))
-    except (ValidationError, ValueError) as error:
-        raise ToolArgumentError(f"{problems_of(error)}; in all {count:,} values don't fit") from None
-    raise ToolArgumentError(f"{count:,} values do not fit the tool's annotations")
-
-
-def _first_of(value: Any, depth: int) -> Any:
-    # All arguments are needed at the top level.
-    most = None if depth == 0 else FIRST_ITEMS
-    if isinstance(value, dict):
-        return {key: _first_of(item, depth + 1) for key, item in islice(value.items(), most)}
-    return [_first_of(item, depth + 1) for item in value[:most]] if isinstance(value, list) else value
 
 
 def problems_of(error: Exception) -> str:

@@ -31,7 +31,7 @@ from codeact_sandbox.tools.payloads import (
 )
 from codeact_sandbox.tools.stub import sources
 from codeact_sandbox.types.errors import SandboxProtocolError
-from codeact_sandbox.types.limits import parse_size
+from codeact_sandbox.types.limits import ToolLimits, parse_size
 from codeact_sandbox.types.observers import (
     Attachments,
     BlockId,
@@ -44,7 +44,6 @@ from codeact_sandbox.types.observers import (
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
-from codeact_sandbox.types.tool_limits import ToolLimits
 
 logger = logging.getLogger("codeact_sandbox")
 
@@ -76,8 +75,7 @@ class ToolBroker:
         self.tools: dict[str, HostToolProtocol] = {}
         self.limits = limits
         self.approve = approve
-        self.attachments = Attachments()
-        """Recorders and observers of the sandbox."""
+        self.attachments = Attachments()  # recorders and observers of the sandbox
         self.without_approval: set[str] = set()
         self.replace((), tools)
 
@@ -92,10 +90,6 @@ class ToolBroker:
             if not all(part.isidentifier() and not part.startswith("_") for part in name.split(".")):
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
-
-    def approval_for(self, tool: HostToolProtocol) -> ApproveTool | None:
-        """Return what approves the calls to a tool; None if they need no approval."""
-        return None if tool.name in self.without_approval else self.approve
 
     def settings(self) -> dict[str, Any]:
         """Return the settings with which the runner starts."""
@@ -128,7 +122,16 @@ class _Call:
 class BlockCalls:
     """The calls of one block, which the running event loop awaits."""
 
-    def __init__(self, broker: ToolBroker, code: CodeAndLanguage, context: RunContext, block: BlockId) -> None:
+    def __init__(
+        self,
+        broker: ToolBroker,
+        code: CodeAndLanguage,
+        context: RunContext,
+        block: BlockId,
+        *,
+        sandbox: Requests | None = None,
+        work_dir: Path | None = None,
+    ) -> None:
         self._broker = broker
         self._block = block
         self._attached = broker.attachments.current
@@ -138,8 +141,7 @@ class BlockCalls:
         # Tools run with the context variables of the block's caller, not those of the connection's thread.
         self._context = contextvars.copy_context()
         self._caller = context
-        self.send: Callable[[bytes], None] | None = None
-        """Sends a call's number and its answer, from any thread."""
+        self.send: Callable[[bytes], None] | None = None  # sends a call's number and its answer, from any thread
         self._open: set[int] = set()
         self._cancelled: set[int] = set()
         # What has ended is kept as a `ToolCall` alone: the garbage collector looks at all that is kept, while nothing else runs.
@@ -152,10 +154,8 @@ class BlockCalls:
         self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
         self._files = FileBudget(parse_size(broker.limits.file_bytes))
-        self.sandbox: Requests | None = None
-        """Exchanges files with the sandbox for tools that take or return them."""
-        self.work_dir: Path | None = None
-        """The folder on the host whose files are in the workspace."""
+        self._sandbox = sandbox  # exchanges files for tools that take or return them
+        self._work_dir = work_dir
 
     @property
     def log(self) -> tuple[ToolCall, ...]:
@@ -198,11 +198,12 @@ class BlockCalls:
     def _on_call(self, number: int, payload: bytes) -> None:
         if self._ended:
             return
-        call = _Call(number, len(self._calls) + 1, time.monotonic())
         if len(self._calls) >= self._limits.calls or self._bytes_in + len(payload) > parse_size(self._limits.bytes_in):
-            self._refuse_for_budget(call)
+            self._over_budget += 1
+            self._answer(number, self._refusal)
             return
         self._bytes_in += len(payload)
+        call = _Call(number, len(self._calls) + 1, time.monotonic())
         self._calls.append(call)
         self._running[number] = call
         self._waiting.append((call, payload))
@@ -218,10 +219,6 @@ class BlockCalls:
             call.task = self._loop.create_task(self._serve(call, payload))
             self._tasks[call.task] = call
             call.task.add_done_callback(self._tasks.pop)
-
-    def _refuse_for_budget(self, call: _Call) -> None:
-        self._over_budget += 1
-        self._answer(call.number, self._refusal)
 
     @cached_property
     def _refusal(self) -> bytes:
@@ -285,8 +282,8 @@ class BlockCalls:
             raise NotAllowed(
                 "ToolRefused", "it can't be called in a branch, because a call can't be undone (branch_safe=)"
             )
-        approve = self._broker.approval_for(tool)
-        if approve is not None:
+        approve = self._broker.approve
+        if approve is not None and tool.name not in self._broker.without_approval:
             waiting = ToolApprovalRequest(
                 tool.name, request.copies[2], tool.signature, tool.description, self._code.code, self._code.language
             )
@@ -296,9 +293,9 @@ class BlockCalls:
         return await self._run(tool, request.copies[1])
 
     async def _run(self, tool: HostToolProtocol, arguments: dict[str, Any]) -> ToolAnswer:
-        if self.sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
+        if self._sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
             return await tool.run(arguments)
-        files = CallFiles(self.sandbox, self._files, self.work_dir)
+        files = CallFiles(self._sandbox, self._files, self._work_dir)
         try:
             return await tool.run(arguments, files)
         finally:
@@ -335,14 +332,17 @@ class BlockCalls:
 
     def _out_of_time(self, call: _Call) -> None:
         text = f"the host tool {call.name} did not answer within {self._limits.seconds:g} s"
-        self._fail(call, "timeout", "TimeoutError", text, ["TimeoutError"])
-        self._cancel(call)
+        self._call_off(call, "timeout", "TimeoutError", text, ["TimeoutError"])
 
     def _on_cancel(self, number: int) -> None:
         call = self._running.get(number)
         if call is not None:
-            self._fail(call, "cancelled", "CancelledError", "the code did not wait for it any more", [])
-            self._cancel(call)
+            self._call_off(call, "cancelled", "CancelledError", "the code did not wait for it any more", [])
+
+    def _call_off(self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str]) -> None:
+        self._fail(call, outcome, kind, message, bases)
+        if call.task is not None:
+            call.task.cancel()
 
     def _fail(
         self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str], *, refused: bool = False
@@ -397,16 +397,11 @@ class BlockCalls:
         self._open.discard(number)
         self.send(_NUMBER.pack(number) + body)
 
-    def _cancel(self, call: _Call) -> None:
-        if call.task is not None:
-            call.task.cancel()
-
     def end(self) -> None:
         """Cancel the calls that run, and answer nothing any more."""
         self._ended = True
         for call in list(self._running.values()):
-            self._fail(call, "cancelled", "CancelledError", "the block ended first", [])
-            self._cancel(call)
+            self._call_off(call, "cancelled", "CancelledError", "the block ended first", [])
 
     async def close(self) -> None:
         """Cancel the calls, give their tools a second to clean up, and wait until all calls are recorded."""

@@ -27,8 +27,7 @@ from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage,
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
-MAX_ITEMS = 100_000
-"""Items of an iterator that a tool returns."""
+MAX_ITEMS = 100_000  # items of an iterator that a tool returns
 OTHER_THREAD = "created in a thread can only be used in that same thread"
 OPEN_IN_TOOL = (
     "Give the tool a thread of its own, HostTool({name}, thread='own'), and open the connection in the function when it is first "

@@ -26,13 +26,10 @@ from codeact_sandbox.types.tool import HostToolProtocol
 logger = logging.getLogger("codeact_sandbox")
 
 MAX_TOOLS = 10_000
-MAX_PAGES = 1000
-"""Pages of a server's list of tools, which can be empty or repeat themselves."""
+MAX_PAGES = 1000  # pages of a server's list of tools, which can be empty or repeat themselves
 CANCEL_TIMEOUT_S = 1.0
-LAST_WORDS_S = 0.05
-"""How long what a server wrote before its end may take to arrive."""
-SHOWN_BYTES = 1000
-"""How much of a server's standard error is shown when it fails: the end."""
+LAST_WORDS_S = 0.05  # how long what a server wrote before its end may take to arrive
+SHOWN_BYTES = 1000  # how much of a server's standard error is shown when it fails: the end
 NO_MCP = "MCP servers need the Python package `mcp`. Install it: pip install 'mcp<3'"
 _PLAIN_REFERENCE = re.compile(r"(?:[A-Za-z]+ )?\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -118,7 +115,10 @@ class McpServer:
         """Return the arguments for a config: what `env` and `headers` say literally becomes a reference to a variable."""
         values = {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
         for key in {"env", "headers"} & values.keys():
-            values[key] = {name: _without_secret(name, value) for name, value in values[key].items()}
+            values[key] = {
+                name: value if _PLAIN_REFERENCE.fullmatch(value) else f"${{{re.sub(r'[^A-Za-z0-9_]', '_', name)}}}"
+                for name, value in values[key].items()
+            }
         return values
 
 
@@ -151,10 +151,6 @@ def read_servers(text: str, origin: str) -> list[McpServer]:
         except (AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"{origin}: the server {name!r} can't be used: {error}") from None
     return servers
-
-
-def _without_secret(name: str, value: str) -> str:
-    return value if _PLAIN_REFERENCE.fullmatch(value) else f"${{{re.sub(r'[^A-Za-z0-9_]', '_', name)}}}"
 
 
 class McpSource(ToolSource):

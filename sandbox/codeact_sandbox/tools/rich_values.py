@@ -20,13 +20,16 @@ from typing import Annotated, Any
 
 from codeact_sandbox.runner.worker import value_codec
 from codeact_sandbox.tools.call_files import CallFiles
-from codeact_sandbox.tools.json_sizes import check_array, check_table
 from codeact_sandbox.tools.payloads import offload
 from codeact_sandbox.types.tool import ToolArgumentError
 
 MARK = "codeact"
 INLINE_BYTES = 64 * 1024
 VALUE_FILE = "/tmp/.codeact-value-"  # noqa: S108 - a path in the sandbox
+FREE = 10_000
+RATIO = 20  # there may be this many times as many cells or characters, once padded, as were sent, and `FREE` more
+# What numpy makes of a number among texts.
+_NUMBER_WIDTH = 32
 NO_FILES = "a file can be exchanged only with the code of a running block"
 # Class, module that has it, and text of the annotation, by kind.
 _LIBRARY_TYPES = {
@@ -143,3 +146,36 @@ def _needed(files: CallFiles | None) -> CallFiles:
     if files is None:
         raise TypeError(NO_FILES)
     return files
+
+
+# numpy and pandas pad what comes as JSON, which can take far more memory.
+
+
+def check_array(value: Any) -> None:
+    """Check lists that become an array: all its texts are as long as the longest one."""
+    count = total = longest = 0
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, list):
+            todo.extend(item)
+        count += 1
+        if isinstance(item, str):
+            total += len(item)
+            longest = max(longest, len(item))
+    _check(count * max(longest, _NUMBER_WIDTH) if longest else count, total + _NUMBER_WIDTH * count, "characters")
+
+
+def check_table(value: Any) -> None:
+    """Check rows or columns that become a table: each row gets all columns, and each column all rows."""
+    parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
+    names = set[str]().union(*(part.keys() for part in parts if isinstance(part, dict)))
+    sizes = [len(part) if isinstance(part, list | dict) else 1 for part in parts]
+    _check(len(parts) * max(len(names), *sizes, 0, 0), sum(sizes), "cells")
+
+
+def _check(expanded: int, sent: int, what: str) -> None:
+    if expanded > FREE + RATIO * sent:
+        raise ValueError(
+            f"it would have {expanded:,} {what}, far more than were sent: fill in what is missing, or send less"
+        )

@@ -16,10 +16,8 @@ from typing import Any
 from codeact_sandbox.types.filenames import printable_text
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
-SATURATION, LENGTH_WEIGHT = 10.0, 0.25
-"""The parameters k1 and b of BM25, for short texts and long questions."""
-MAX_CHARS = 10_000
-"""How much of a tool's description counts, and of a query."""
+SATURATION, LENGTH_WEIGHT = 10.0, 0.25  # the parameters k1 and b of BM25, for short texts and long questions
+MAX_CHARS = 10_000  # how much of a tool's description counts, and of a query
 MAX_LISTED_CHARS = 8000
 """How long a list of tools may be, each with its signature and a few words: about 2,000 tokens. More are many."""
 MAX_SUMMARY_CHARS = 120

@@ -21,8 +21,7 @@ from codeact_sandbox.types.tool import HostToolProtocol
 
 _KINDS = inspect.Parameter
 _BYTES = re.compile(r"\bbytes\b")
-SHARED = "_stubs"
-"""The name of the code that makes stubs in the module of host tools."""
+SHARED = "_stubs"  # the name of the code that makes stubs in the module of host tools
 
 
 @dataclass(frozen=True)

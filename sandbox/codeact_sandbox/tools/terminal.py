@@ -24,8 +24,7 @@ from codeact_sandbox.host.waiting import CrossLoopSemaphore
 _TURN = CrossLoopSemaphore()
 _WRITER = Threads(most=1, idle_s=0, name="codeact-question")  # a stopped terminal blocks who writes to it
 POLL_S = 0.05
-QUIET_S = 0.5
-"""Seconds between a question and its prompt; input typed until then is discarded."""
+QUIET_S = 0.5  # seconds between a question and its prompt; input typed until then is discarded
 MAX_LINE_BYTES = 64 * 1024
 
 NO_TERMINAL = "there is nobody to ask: this program has no terminal"
@@ -35,8 +34,7 @@ CLOSED = "there is nobody to ask any more: the terminal was closed"
 class _Screen:
     """The state of the terminal, shared by all questions."""
 
-    withdrawn = False
-    """Whether the last question was withdrawn, so that the user may still be answering it."""
+    withdrawn = False  # whether the last question was withdrawn, so that the user may still be answering it
 
 
 def _ignore(_: str) -> None:

@@ -14,8 +14,7 @@ MAX_CLASSES = 100
 MAX_KEYS = 200
 MAX_NAME_CHARS = 80
 MAX_DEFAULT_CHARS = 80
-BASE64 = "base64url"
-"""The `format` of a string that contains bytes."""
+BASE64 = "base64url"  # the `format` of a string that contains bytes
 
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 

@@ -183,9 +183,5 @@ def _parse_host(value: Any) -> DockerHost:
         raise ValueError(str(first["ctx"]["error"]) if own else f"hosts: {place}: {first['msg']}") from None
 
 
-def dump_hosts(hosts: Iterable[DockerHost]) -> list[dict[str, Any]]:
-    """Return engines as a config has them: only what differs from the defaults."""
-    return [host.model_dump(mode="json", exclude_defaults=True) for host in hosts]
-
-
-SerializedHosts = PlainSerializer(dump_hosts)
+SerializedHosts = PlainSerializer(lambda hosts: [host.model_dump(mode="json", exclude_defaults=True) for host in hosts])
+"""Engines as a config has them: only what differs from the defaults."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Environment = Mapping[str, str]
@@ -29,18 +29,13 @@ _REFUSED = {
 }
 # Variables that the interpreter reads only at its start. It starts with no other variables of Python. Each value is checked: it
 # must not be able to name a folder that code can write to.
-_INTERPRETER: dict[str, tuple[Callable[[str], bool], str]] = {
-    "PYTHONHASHSEED": (
-        lambda value: value == "random" or _is_number(value, 0, 2**32 - 1),
-        "`random`, or 0 to 4294967295",
-    ),
-    "PYTHONINTMAXSTRDIGITS": (
-        lambda value: value == "0" or _is_number(value, 640, 2**31 - 1),
-        "0, or 640 to 2147483647",
-    ),
-    "PYTHONOPTIMIZE": (lambda value: _is_number(value, 0, 2), "0, 1 or 2"),
-    "PYTHONUTF8": (lambda value: _is_number(value, 0, 1), "0 or 1"),
+_INTERPRETER = {
+    "PYTHONHASHSEED": ("random", 0, 2**32 - 1),
+    "PYTHONINTMAXSTRDIGITS": ("0", 640, 2**31 - 1),
+    "PYTHONOPTIMIZE": ("", 0, 2),
+    "PYTHONUTF8": ("", 0, 1),
 }
+"""A word that is accepted, and the bounds of a number."""
 # Linux starts no program with a longer variable.
 _MAX_BYTES = 128 * 1024
 _MAX_TOTAL_BYTES = 1024 * 1024
@@ -146,10 +141,6 @@ def _check_names(names: Iterable[str]) -> None:
                 raise ValueError(f"The environment variable {name} can't be set for the whole sandbox: {reason}")
 
 
-def _is_number(text: str, minimum: int, maximum: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= len(str(maximum)) and minimum <= int(text) <= maximum
-
-
 def _checked_value(name: str, value: str, variable: str | None) -> str:
     """Check a value; `name` is for messages to the user, `variable` is its name in the sandbox, if known."""
     if "\0" in value:
@@ -162,7 +153,9 @@ def _checked_value(name: str, value: str, variable: str | None) -> str:
         raise ValueError(
             f"The value of {name} has {size:,} bytes, more than Linux can give to a program; send a file instead."
         )
-    allowed, accepted = _INTERPRETER.get(variable or "", (None, ""))
-    if allowed is not None and value and not allowed(value):
+    word, least, most = _INTERPRETER.get(variable or "", (value, 0, 0))
+    number = int(value) if value.isascii() and value.isdigit() and len(value) <= len(str(most)) else -1
+    if value not in ("", word) and not least <= number <= most:
+        accepted = f"{word} or {least} to {most}" if word else f"{least} to {most}"
         raise ValueError(f"Python can't start with this value of {name}; give {accepted}.")
     return value

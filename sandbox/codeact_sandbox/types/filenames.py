@@ -8,8 +8,7 @@ import unicodedata
 MAX_COMPONENT_BYTES = 255
 MAX_NAME_BYTES = 4000  # stays under PATH_MAX (4096) with `/workspace/` in front
 MAX_DEPTH = 64  # a scan of the workspace has one descriptor open per level
-PART_PREFIX = ".codeact-part-"
-"""Files that are being written on the host have such names until they are complete."""
+PART_PREFIX = ".codeact-part-"  # files that are being written on the host have such names until they are complete
 _SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 """Variation selectors, of Unicode's property Variation_Selector."""
 _OTHERS = (
@@ -18,8 +17,7 @@ _OTHERS = (
 )
 DEFAULT_IGNORABLE = _SELECTORS + _OTHERS
 """Characters that programs show as nothing, of Unicode's property Default_Ignorable_Code_Point, as ranges of an expression."""
-_BLANK = "\u2800\U00016fe4\U0001d159"
-"""Symbols without anything to see; spaces are not printable for Python."""
+_BLANK = "\u2800\U00016fe4\U0001d159"  # symbols without anything to see; spaces are not printable for Python
 _INVISIBLE = re.compile(f"[{DEFAULT_IGNORABLE}{_BLANK}]")
 # A selector has no effect after most of ASCII, a space or another one; before the first character of a part can be anything.
 _INVISIBLE_IN_TEXT = re.compile(f'[{_OTHERS}{_BLANK}]|(?<=[\x00-"$-)+-/:-\x7f\\s{DEFAULT_IGNORABLE}])[{_SELECTORS}]')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +52,9 @@ class DataEntry:
         return path
 
 
-def parse_data(value: Iterable[Path | str]) -> list[str]:
+def parse_data(value: Sequence[Path | str]) -> list[str]:
     """Check the files and folders for /data, and return their paths as given."""
-    if isinstance(value, os.PathLike):
-        raise TypeError(f"data is one path: give a list, [{os.fspath(value)!r}]")
-    paths = [os.fspath(each) for each in parse_names("data", value)]  # type: ignore[arg-type]
+    paths = list(parse_names("data", value))
     if len(paths) > MAX_ENTRIES:
         raise ValueError(
             f"data= has {len(paths):,} entries, and at most {MAX_ENTRIES} are allowed: give a folder of them"

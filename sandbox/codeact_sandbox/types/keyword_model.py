@@ -21,6 +21,12 @@ class KeywordModel(BaseModel):
         except ValidationError as error:
             raise argument_error(error, type(self), arguments) from None
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Take the texts in the annotations of fields as their descriptions."""
+        for field in cls.model_fields.values():
+            field.description = next((each for each in field.metadata if isinstance(each, str)), field.description)
+
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # pydantic does not call it for a config
 
 

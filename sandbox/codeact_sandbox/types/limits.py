@@ -88,13 +88,14 @@ def parse_timeout(value: object) -> float:
     return parse_seconds("timeout", value)
 
 
-def parse_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
-    """Check a list of names that a user gave: one string would count as a name for each of its letters."""
-    if isinstance(value, str):
-        raise TypeError(f"{name} is one string: give a list, [{value!r}]")
+def parse_names(name: str, value: Sequence[Path | str]) -> tuple[str, ...]:
+    """Check a list of names or paths that a user gave: one string would count as a name for each of its letters."""
+    if isinstance(value, str | os.PathLike):
+        kind = "string" if isinstance(value, str) else "path"
+        raise TypeError(f"{name} is one {kind}: give a list, [{os.fspath(value)!r}]")
     if not isinstance(value, Iterable):
         raise TypeError(f"{name} must be a list of names, not {value!r}")
-    return tuple(value)
+    return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
 
 
 def _check_size(size: str | int) -> str | int:
@@ -176,3 +177,42 @@ class Limits(KeywordModel):
     def shm_bytes(self) -> int:
         """Size of /dev/shm: 64 MiB, or a quarter of `memory` if that is less."""
         return _share(64 * _UNITS["m"], self.memory_bytes)
+
+
+MOST_BYTES_OF_A_CALL = 4 * 1024 * 1024
+MOST_BYTES_OF_AN_ANSWER = MAX_PAYLOAD - 64 * 1024
+
+
+def _at_most(most: int) -> AfterValidator:
+    def check(size: str | int) -> str | int:
+        if parse_size(size) > most:
+            raise ValueError(f"at most {most:,} bytes can be sent between the sandbox and the host")
+        return size
+
+    return AfterValidator(check)
+
+
+class ToolLimits(KeywordModel):
+    """How much of the host a block may use through its tools; a call beyond it raises an exception in the block.
+
+    Args:
+        calls: Calls of one block. Default 10,000.
+        in_flight: Calls of one block that are worked on at the same time; the others wait. Default 16.
+        call_bytes: Size of one call's name and arguments as JSON; at most 4m. Default 1m.
+        answer_bytes: Size of one result as JSON; at most nearly 8m. Default 4m.
+        bytes_in: Size of all calls of one block; the call log keeps them. Default 16m.
+        bytes_out: Size of all results that one block gets; the call log keeps them, too. Default 64m.
+        file_bytes: Size of the files, arrays, tables and images that the running calls of a block exchange. Default 256m.
+        seconds: Seconds that one call may take, without the time for its approval. Default 60.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    calls: int = Field(default=10_000, ge=1)
+    in_flight: int = Field(default=16, ge=1, le=256)
+    call_bytes: Annotated[Size, _at_most(MOST_BYTES_OF_A_CALL)] = "1m"
+    answer_bytes: Annotated[Size, _at_most(MOST_BYTES_OF_AN_ANSWER)] = "4m"
+    bytes_in: Size = "16m"
+    bytes_out: Size = "64m"
+    file_bytes: Size = "256m"
+    seconds: float = Field(default=60, gt=0)

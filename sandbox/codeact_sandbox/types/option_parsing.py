@@ -34,11 +34,6 @@ def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict
     return {**{name: value for name, value in options.items() if name not in replaced}, **others}
 
 
-def session_by_default(options: SandboxOptions) -> SandboxOptions:
-    """Return options with the mode "session" if none was given, as `Sandbox` and `AsyncSandbox` have it."""
-    return options if "mode" in options.model_fields_set else options.model_copy(update={"mode": "session"})
-
-
 def only_for_bubblewrap(names: Collection[str]) -> bool:
     """Return whether one of some options is an option of bubblewrap and not of Docker."""
     return bool(set(names) & OPTIONS["bubblewrap"].names() - OPTIONS["docker"].names())
@@ -49,7 +44,7 @@ def options_of(backend: str | SandboxOptions, given: Mapping[str, Any], caller: 
     if isinstance(backend, SandboxOptions):
         if given:
             raise TypeError(f"{', '.join(given)}: options are given either as {type(backend).__name__} or by name")
-        return session_by_default(backend)
+        return backend if "mode" in backend.model_fields_set else backend.model_copy(update={"mode": "session"})
     if backend not in ("auto", *OPTIONS):
         raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
     if backend == "auto":

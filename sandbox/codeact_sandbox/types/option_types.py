@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from codeact_sandbox.types.docker_hosts import DockerHost
-from codeact_sandbox.types.limits import Limits
-from codeact_sandbox.types.tool_limits import ToolLimits
+from codeact_sandbox.types.limits import Limits, ToolLimits
 
 
 class LimitKeywords(TypedDict, total=False):

@@ -31,6 +31,7 @@ from codeact_sandbox.types.keyword_model import KeywordModel
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import (
     Limits,
+    ToolLimits,
     parse_checkpoint,
     parse_names,
     parse_seconds,
@@ -39,7 +40,6 @@ from codeact_sandbox.types.limits import (
 from codeact_sandbox.types.paths import DATA, SKILLS
 from codeact_sandbox.types.protected_names import ProtectedNames
 from codeact_sandbox.types.skills import parse_skills
-from codeact_sandbox.types.tool_limits import ToolLimits
 
 if TYPE_CHECKING:
     from codeact_sandbox.types.option_types import BubblewrapKeywords, ContainerKeywords
@@ -125,6 +125,7 @@ Folder = Annotated[Path | str | None, AfterValidator(lambda value: None if value
 Environment = Annotated[
     Mapping[str, str] | Sequence[str] | None, PlainValidator(_parse_environment), PlainSerializer(variables.dump)
 ]
+_HIDDEN = Field(repr=False)
 OrEmpty = BeforeValidator(lambda value: {} if value is None else value)
 
 
@@ -138,144 +139,101 @@ class SandboxOptions(KeywordModel):
     backend: ClassVar[Literal["docker", "bubblewrap"]]
     """Name of the backend: `docker` or `bubblewrap`."""
     per_run: ClassVar[Set[str]] = {
-        *(
-            "timeout",
-            "work_dir",
-            "snapshot",
-            "init_command",
-            "delete_tmp_files",
-            "languages",
-            "write_back",
-            "tool_limits",
-        ),
-        *("functions_source", "functions_packages", "functions_module"),
+        *("timeout", "work_dir", "snapshot", "init_command", "delete_tmp_files", "languages", "write_back"),
+        *("tool_limits", "functions_source", "functions_packages", "functions_module"),
     }
     """Options that do not shape the sandbox itself: they may differ between a pool and those who use its sandboxes."""
 
-    timeout: Annotated[
-        float, BeforeValidator(parse_timeout), Field(description="Wall-clock seconds that a block may take.")
-    ] = 60
+    timeout: Annotated[float, BeforeValidator(parse_timeout), "Wall-clock seconds that a block may take."] = 60
     work_dir: Annotated[
         Folder,
-        Field(
-            description="Folder on the host whose files are exchanged with /workspace: its files are sent before a block, and "
-            "new and changed files are copied back after it. By default a temporary one, removed by `stop`."
-        ),
+        "Folder on the host whose files are exchanged with /workspace: its files are sent before a block, and "
+        "new and changed files are copied back after it. By default a temporary one, removed by `stop`.",
     ] = None
     bind_dir: Annotated[
-        Folder,
-        Field(
-            description="Folder on the (engine's) host that is mounted at /workspace instead of copying. By default none."
-        ),
+        Folder, "Folder on the (engine's) host that is mounted at /workspace instead of copying. By default none."
     ] = None
     data: Annotated[
         Sequence[Path | str],
         PlainValidator(parse_data),
-        Field(
-            description="Files and folders of the host that the code can read in /data, and not write: mounted, or sent to an "
-            "engine on another machine (docs/data-and-packages.md)."
-        ),
+        "Files and folders of the host that the code can read in /data, and not write: mounted, or sent to an "
+        "engine on another machine (docs/data-and-packages.md).",
     ] = ()
     skills: Annotated[
         Sequence[Path | str],
         PlainValidator(parse_skills),
-        Field(
-            description="Folders of Agent Skills, or folders that have such folders in them: the code can read them in /skills, "
-            "and agents know their descriptions (docs/skills.md)."
-        ),
+        "Folders of Agent Skills, or folders that have such folders in them: the code can read them in /skills, "
+        "and agents know their descriptions (docs/skills.md).",
     ] = ()
     snapshot: Annotated[
         Folder,
-        Field(
-            description="File that `snapshot()` of a sandbox has written: the workspace begins with what is in it. Not together "
-            "with `work_dir` or `bind_dir`. By default none."
-        ),
+        "File that `snapshot()` of a sandbox has written: the workspace begins with what is in it. Not together "
+        "with `work_dir` or `bind_dir`. By default none.",
     ] = None
-    functions_source: Annotated[
-        str | None, Field(description="Source of a Python module that the code can import.")
-    ] = None
+    functions_source: Annotated[str | None, "Source of a Python module that the code can import."] = None
     functions_packages: Annotated[
-        Sequence[str], _names("functions_packages"), Field(description="Python packages that this module needs.")
+        Sequence[str], _names("functions_packages"), "Python packages that this module needs."
     ] = ()
-    functions_module: Annotated[str, AfterValidator(check_module_name), Field(description="Name of this module.")] = (
-        "functions"
-    )
-    init_command: Annotated[
-        str | None, Field(description="Shell command that runs once when the sandbox has started.", repr=False)
-    ] = None
-    delete_tmp_files: Annotated[
-        bool, Field(description="Whether the code of blocks without a name is not kept in `work_dir`.")
-    ] = False
+    functions_module: Annotated[str, AfterValidator(check_module_name), "Name of this module."] = "functions"
+    init_command: Annotated[str | None, "Shell command that runs once when the sandbox has started.", _HIDDEN] = None
+    delete_tmp_files: Annotated[bool, "Whether the code of blocks without a name is not kept in `work_dir`."] = False
     mode: Annotated[
         Mode,
         BeforeValidator(_check_mode),
-        Field(description='"process": each block is a new process. "session": one interpreter runs all blocks.'),
+        '"process": each block is a new process. "session": one interpreter runs all blocks.',
     ] = "process"
-    limits: Annotated[
-        Limits, BeforeValidator(_check_limits), Field(description="What the sandbox may use; see `Limits`.")
-    ] = Limits()
+    limits: Annotated[Limits, BeforeValidator(_check_limits), "What the sandbox may use; see `Limits`."] = Limits()
     environment: Annotated[
         Environment,
-        Field(
-            description='Variables for the code: a mapping, where "${NAME}" refers to the host\'s variable, or a list of names '
-            "of the host's variables. A config contains references only, never values.",
-            repr=False,
-        ),
+        'Variables for the code: a mapping, where "${NAME}" refers to the host\'s variable, or a list of names '
+        "of the host's variables. A config contains references only, never values.",
+        _HIDDEN,
     ] = None
     preload: Annotated[
         Sequence[str],
         _names("preload"),
-        Field(description="Modules imported before the first block, so that blocks that import them start at once."),
+        "Modules imported before the first block, so that blocks that import them start at once.",
     ] = ()
     languages: Annotated[
         Mapping[str, str | Sequence[str]] | None,
         PlainValidator(_check_languages),
-        Field(description='Further languages: label to command, for example {"julia": "julia"}.'),
+        'Further languages: label to command, for example {"julia": "julia"}.',
     ] = None
     split_streams: Annotated[
-        bool,
-        Field(description="Whether `stdout` and `stderr` of the result are kept apart; their order is then lost."),
+        bool, "Whether `stdout` and `stderr` of the result are kept apart; their order is then lost."
     ] = False
     checkpoint: Annotated[
         bool,
         BeforeValidator(parse_checkpoint),
-        Field(
-            description="Whether a session is checkpointed before each block, so that a timeout or crash does not cost its "
-            "variables."
-        ),
+        "Whether a session is checkpointed before each block, so that a timeout or crash does not cost its variables.",
     ] = True
     allow_domains: Annotated[
         Sequence[str],
         PlainValidator(_check_domains),
-        Field(
-            description='Hosts that the code may reach although the sandbox has no network, such as "api.example.com" or '
-            '"*.example.org:443"; docs/network.md.'
-        ),
+        'Hosts that the code may reach although the sandbox has no network, such as "api.example.com" or '
+        '"*.example.org:443"; docs/network.md.',
     ] = ()
     allow_pip: Annotated[
         bool,
-        Field(
-            description="Whether `pip install` works although the sandbox has no network: this machine serves it the packages "
-            "that its own pip is configured for; docs/data-and-packages.md."
-        ),
+        "Whether `pip install` works although the sandbox has no network: this machine serves it the packages "
+        "that its own pip is configured for; docs/data-and-packages.md.",
     ] = False
     tool_limits: Annotated[
-        ToolLimits | None,
-        Field(description="How many calls to host tools a block may make, and how large; see `ToolLimits`."),
+        ToolLimits | None, "How many calls to host tools a block may make, and how large; see `ToolLimits`."
     ] = None
     write_back: Annotated[
         Sequence[str],
         PlainValidator(lambda value: list(ProtectedNames(value).allowed)),
-        Field(
-            description="Names that are left out by default when files are written back to `work_dir`, because programs on the "
-            'host act on them automatically, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` '
-            "existing entries with other such names are mounted read-only."
-        ),
+        "Names that are left out by default when files are written back to `work_dir`, because programs on the "
+        'host act on them automatically, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` '
+        "existing entries with other such names are mounted read-only.",
     ] = ()
 
     @model_validator(mode="after")
-    def _code_moves_nothing_that_is_shown(self) -> Self:
+    def _consistent(self) -> Self:
         self.check_shown()
+        if self.snapshot is not None and (self.work_dir is not None or self.bind_dir is not None):
+            raise ValueError("snapshot= fills an empty workspace: leave out work_dir= and bind_dir=")
         return self
 
     def check_shown(self) -> None:
@@ -284,28 +242,16 @@ class SandboxOptions(KeywordModel):
         for option in ("data", "skills", "readable") if bound is not None else ():
             for path in getattr(self, option, ()):
                 folder, name = os.path.split(os.path.abspath(path))
-                if (
-                    bound in Path(os.path.realpath(folder), name).parents
-                    or bound in Path(os.path.realpath(path)).parents
-                ):
+                if bound in (*Path(os.path.realpath(folder), name).parents, *Path(os.path.realpath(path)).parents):
                     raise ValueError(
                         f"{option}={str(path)!r} is in bind_dir=, where code could replace it by a link to any folder of this "
                         "machine: leave it out, because the code can read it in its workspace"
                     )
 
-    @model_validator(mode="after")
-    def _one_source_of_files(self) -> Self:
-        if self.snapshot is not None and (self.work_dir is not None or self.bind_dir is not None):
-            raise ValueError("snapshot= fills an empty workspace: leave out work_dir= and bind_dir=")
-        return self
-
     @model_validator(mode="before")
     @classmethod
     def _take_limits_by_name(cls, values: Any) -> Any:
-        by_name = (
-            {name: values[name] for name in Limits.model_fields if name in values} if isinstance(values, dict) else {}
-        )
-        if not by_name:
+        if not isinstance(values, dict) or not (by_name := {k: values[k] for k in Limits.model_fields if k in values}):
             return values
         if "limits" in values:
             raise ValueError(f"{next(iter(by_name))}= is a limit, and limits= has all of them: give one of the two")
@@ -345,108 +291,74 @@ class DockerOptions(SandboxOptions):
 
     image: Annotated[
         str,
-        Field(
-            description="Image to run; any with Python 3.8 or later. By default the one that `codeact image build` makes, or "
-            "`python:3-slim` if that is missing and a registry answers."
-        ),
+        "Image to run; any with Python 3.8 or later. By default the one that `codeact image build` makes, or "
+        "`python:3-slim` if that is missing and a registry answers.",
     ] = DEFAULT_IMAGE
-    container_name: Annotated[
-        str | None, Field(description="Name of the container. By default a new one each time.")
-    ] = None
-    auto_remove: Annotated[bool, Field(description="Whether the container is removed when it ends.")] = True
+    container_name: Annotated[str | None, "Name of the container. By default a new one each time."] = None
+    auto_remove: Annotated[bool, "Whether the container is removed when it ends."] = True
     stop_container: Annotated[
         bool,
-        Field(
-            description="Whether `stop` ends the container. If False it is kept for the next `start`, at the longest until this "
-            "process ends."
-        ),
+        "Whether `stop` ends the container. If False it is kept for the next `start`, at the longest until this "
+        "process ends.",
     ] = True
     device_requests: Annotated[
         Sequence[Mapping[str, Any]] | None,
         PlainValidator(lambda value: [_parse_device(request) for request in value or ()]),
-        Field(description="GPUs and similar devices, as `docker.types.DeviceRequest`."),
+        "GPUs and similar devices, as `docker.types.DeviceRequest`.",
     ] = None
-    extra_volumes: Annotated[
-        Mapping[str, Mapping[str, str]] | None, OrEmpty, Field(description="Further mounts, as in Docker's SDK.")
-    ] = None
-    extra_hosts: Annotated[
-        Mapping[str, str] | None, OrEmpty, Field(description="Names for the container's /etc/hosts.")
-    ] = None
+    extra_volumes: Annotated[Mapping[str, Mapping[str, str]] | None, OrEmpty, "Further mounts, as in Docker's SDK."] = (
+        None
+    )
+    extra_hosts: Annotated[Mapping[str, str] | None, OrEmpty, "Names for the container's /etc/hosts."] = None
     user: Annotated[
-        str | None,
-        Field(description='"uid:gid" in the container. By default the owner of `bind_dir`, or 65534:65534 (nobody).'),
+        str | None, '"uid:gid" in the container. By default the owner of `bind_dir`, or 65534:65534 (nobody).'
     ] = None
     network: Annotated[
-        str,
-        BeforeValidator(_check_network),
-        Field(description='Docker network: "none", "bridge", or the name of one of your own.'),
+        str, BeforeValidator(_check_network), 'Docker network: "none", "bridge", or the name of one of your own.'
     ] = "none"
-    read_only: Annotated[bool, Field(description="Whether the root file system is read-only.")] = True
+    read_only: Annotated[bool, "Whether the root file system is read-only."] = True
     seccomp: Annotated[
         str,
-        Field(
-            description='System calls that the code may make: "default" for this package\'s list (docs/security.md), "engine" '
-            "for the engine's own, or the path of a profile in Docker's format."
-        ),
+        'System calls that the code may make: "default" for this package\'s list (docs/security.md), "engine" '
+        "for the engine's own, or the path of a profile in Docker's format.",
     ] = "default"
     runtime: Annotated[
         str | None,
-        Field(
-            description='OCI runtime of the engine that runs the container, such as "runsc" (gVisor) or "crun" '
-            "(docs/security.md). By default the engine's own, mostly runc."
-        ),
+        'OCI runtime of the engine that runs the container, such as "runsc" (gVisor) or "crun" '
+        "(docs/security.md). By default the engine's own, mostly runc.",
     ] = None
     packages: Annotated[
         Sequence[str],
         _names("packages"),
-        Field(description="Python packages for a derived image, built once. Paths of wheels are allowed."),
+        "Python packages for a derived image, built once. Paths of wheels are allowed.",
     ] = ()
     docker_host: Annotated[
-        str | None,
-        Field(
-            description="Address of the engine. By default DOCKER_HOST, else the current Docker context.", repr=False
-        ),
+        str | None, "Address of the engine. By default DOCKER_HOST, else the current Docker context.", _HIDDEN
     ] = None
     hosts: Annotated[
         Sequence[DockerHost | str],
         PlainValidator(parse_hosts),
         SerializedHosts,
-        Field(
-            description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files and a "
-            "capacity. Each sandbox starts on the one with the fewest (docs/scaling.md)."
-        ),
+        "Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files and a "
+        "capacity. Each sandbox starts on the one with the fewest (docs/scaling.md).",
     ] = ()
     lease: Annotated[
         float,
         BeforeValidator(lambda value: parse_seconds("lease", value)),
-        Field(
-            description="Seconds without a message from this process after which a sandbox that is reached over a network ends "
-            "itself."
-        ),
+        "Seconds without a message from this process after which a sandbox that is reached over a network ends itself.",
     ] = 60
 
     @model_validator(mode="after")
-    def _one_kind_of_network(self) -> Self:
-        if self.allow_domains and self.network != "none":
-            raise ValueError(
-                f"allow_domains= is for a sandbox without a network, and network={self.network!r} gives it one"
-            )
-        if self.allow_pip and self.network != "none":
-            raise ValueError(
-                f"allow_pip= is for a sandbox without a network, and network={self.network!r} gives it one"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _one_choice_of_engine(self) -> Self:
+    def _consistent_for_docker(self) -> Self:
+        for option in ("allow_domains", "allow_pip") if self.network != "none" else ():
+            if getattr(self, option):
+                raise ValueError(
+                    f"{option}= is for a sandbox without a network, and network={self.network!r} gives it one"
+                )
         if self.hosts and self.docker_host is not None:
             raise ValueError("docker_host= is one engine and hosts= are several: give one of the two")
         if len(self.hosts) > 1 and self.bind_dir is not None:
             raise ValueError("bind_dir= is a folder of one engine's machine: with several hosts= use work_dir=")
-        return self
-
-    @model_validator(mode="after")
-    def _data_has_its_folder(self) -> Self:
         for mount in (self.extra_volumes or {}).values():
             for folder, option in ((DATA, "data"), (SKILLS, "skills")):
                 if getattr(self, option) and Path(mount.get("bind", "")).is_relative_to(folder):
@@ -481,15 +393,11 @@ class BubblewrapOptions(SandboxOptions):
 
     python: Annotated[
         str | None,
-        Field(
-            description="The interpreter. By default the running one with what is installed for it, if the sandbox's user can "
-            "reach it, else the system's."
-        ),
+        "The interpreter. By default the running one with what is installed for it, if the sandbox's user can "
+        "reach it, else the system's.",
     ] = None
     readable: Annotated[
-        Sequence[Path | str],
-        PlainValidator(_parse_readable),
-        Field(description="Further folders of the host that the code can read."),
+        Sequence[Path | str], PlainValidator(_parse_readable), "Further folders of the host that the code can read."
     ] = ()
 
     @model_validator(mode="after")

@@ -84,9 +84,7 @@ def has_skills(folder: Path) -> bool:
 
 def parse_skills(value: Sequence[Path | str]) -> list[str]:
     """Check folders of skills, and return their paths as given."""
-    if isinstance(value, os.PathLike):
-        raise TypeError(f"skills is one path: give a list, [{os.fspath(value)!r}]")
-    paths = [os.fspath(each) for each in parse_names("skills", value)]  # type: ignore[arg-type]
+    paths = list(parse_names("skills", value))
     find_skills(paths)
     return paths
 

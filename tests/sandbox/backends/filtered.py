@@ -106,13 +106,7 @@ def run_in_bare_container(code: str) -> str:
 
 
 def run_as_root(client: APIClient, command: list[str], host: dict[str, Any]) -> str:
-    """Run a command as root in a container of the default image; what it printed, once it has ended well.
-
-    Args:
-        client: Connection to the engine.
-        command: The command.
-        host: The container's host configuration.
-    """
+    """Run a command as root in a container of the default image; what it printed, once it has ended well."""
     container = client.create_container(DEFAULT_IMAGE, command, user="0:0", host_config=host)
     try:
         client.start(container)

@@ -31,12 +31,7 @@ for attempt in (check_bubblewrap, lambda: asyncio.run(main())):
 
 
 def in_container(*, seccomp: bool, system_paths: bool) -> str:
-    """Run the attempt as root in a container that has this host's programs and this project, all read-only.
-
-    Args:
-        seccomp: Whether the engine's filter is in place.
-        system_paths: Whether parts of /proc and /sys are masked and read-only, as by default.
-    """
+    """Run the attempt as root in a container that has this host's programs and this project, all read-only."""
     shown = {"/usr", sys.prefix, sys.base_prefix, str(ROOT)}
     with closing(connect()) as client:
         host = client.create_host_config(

@@ -17,13 +17,7 @@ CA = "ca.pem"
 
 
 class Server:
-    """A server that passes each connection to a function in a thread of its own.
-
-    Args:
-        handler: Called with each connection, which is closed afterwards.
-        context: TLS, or None for none.
-        address: Where it listens; any free port for 0.
-    """
+    """A server that passes each connection to a function in a thread of its own."""
 
     def __init__(
         self, handler: Handler, context: ssl.SSLContext | None = None, address: tuple[str, int] = (HOST, 0)
@@ -79,11 +73,7 @@ class Server:
 
 
 class Hosts:
-    """Servers, their names, and the CA that signs their certificates.
-
-    Args:
-        folder: Where its certificate is put.
-    """
+    """Servers, their names, and the CA that signs their certificates."""
 
     def __init__(self, folder: Path) -> None:
         self.ca = trustme.CA()

@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,7 +15,6 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
-    ExecutorPool,
     SandboxStartError,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -27,6 +25,7 @@ from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import engine_proxy
 from tests.abuse.subject import Kind
 from tests.sandbox.bubblewrapped import open_folder
+from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import out
 
 KINDS = [Kind("docker", "session"), Kind("bubblewrap", "process")]
@@ -207,11 +206,6 @@ def test_a_config_contains_the_paths_as_given(tmp_path: Path, monkeypatch: pytes
         assert loaded.sandbox.options.data == ["one.csv", str(tmp_path)]
 
 
-def test_a_pool_and_its_executors_must_have_the_same_data(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the executor and its pool differ in data"):
-        ExecutorPool(data=[tmp_path]).executor(data=[])
-
-
 # An engine on another machine
 
 
@@ -240,15 +234,7 @@ async def test_an_engine_elsewhere_is_sent_the_data(remote: str, folder: Path) -
     finally:
         (folder / "folder/pipe").unlink()
     assert lines == ["sending the files of data= to the Docker engine"]
-    assert await eventually(lambda: volumes() <= before)
-
-
-async def eventually(check: Any) -> bool:
-    for _ in range(100):
-        if check():
-            return True
-        await asyncio.sleep(0.05)
-    return False
+    await until(lambda: volumes() <= before)
 
 
 @pytest.mark.parametrize(
@@ -286,4 +272,4 @@ async def test_a_cancelled_start_ends_the_transfer(remote, tmp_path, monkeypatch
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert await eventually(lambda: volumes() <= before)
+    await until(lambda: volumes() <= before)

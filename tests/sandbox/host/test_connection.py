@@ -330,22 +330,6 @@ def test_bulk_is_sent_after_everything_else_and_announced() -> None:
 
 
 class TestWaitFor:
-    async def test_wait_for_gives_the_result_or_the_exception_of_any_thread(self) -> None:
-        def in_a_thread(work: Callable[..., None], *arguments: Any) -> None:
-            threads.append(in_thread(lambda: work(*arguments)))
-
-        threads: list[threading.Thread] = []
-        for call in (asyncio.get_running_loop().call_soon, in_a_thread):
-            good = Completion[int]()
-            call(good.set_result, 1)
-            assert await wait_for(good, DEADLINE_S, "late") == 1
-            bad = Completion[int]()
-            call(bad.set_exception, KeyError("no"))
-            with pytest.raises(KeyError, match="no"):
-                await wait_for(bad, DEADLINE_S, "late")
-        for thread in threads:
-            thread.join(DEADLINE_S)
-
     async def test_wait_for_leaves_the_future_as_it_is_after_a_timeout_or_a_cancellation(self) -> None:
         future = Completion[int]()
         with pytest.raises(SandboxTimeout, match="it took too long"):
@@ -375,23 +359,6 @@ class TestWaitFor:
 
 
 class TestCrossLoopSemaphore:
-    def test_semaphore_bounds_the_coroutines_of_all_event_loops(self) -> None:
-        semaphore, inside, most = CrossLoopSemaphore(2), set[int](), list[int]()
-
-        async def enter(number: int) -> None:
-            async with semaphore:
-                inside.add(number)
-                most.append(len(inside))
-                await asyncio.sleep(0.001)
-                inside.remove(number)
-
-        async def run(first: int) -> None:
-            await asyncio.gather(*(enter(first + number) for number in range(20)))
-
-        for thread in [in_thread(lambda first=first: asyncio.run(run(first))) for first in (0, 100, 200)]:
-            thread.join(DEADLINE_S)
-        assert (len(most), max(most)) == (60, 2)
-
     async def test_cancelled_waiter_is_skipped(self) -> None:
         semaphore = CrossLoopSemaphore()
 

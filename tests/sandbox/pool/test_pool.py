@@ -59,13 +59,7 @@ def nothing_is_left(kind: str) -> Iterator[None]:
 
 
 class Expecting(ExecutorPool):
-    """A pool that is told how many of its sandboxes the test will use, and starts no others in advance.
-
-    Args:
-        leases: How many.
-        size: Sandboxes started in advance.
-        options: The other arguments.
-    """
+    """A pool that is told how many of its sandboxes the test will use, and starts no others in advance."""
 
     def __init__(self, leases: int, size: int, **options: Any) -> None:
         super().__init__(size, **options)

@@ -12,7 +12,7 @@ import docker.errors
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import ExecutorPool, SandboxError, SandboxTimeout
+from autogen_codeact.executors import ExecutorPool, SandboxError, SandboxNotStarted, SandboxTimeout
 from codeact_sandbox import pool as pool_module
 from codeact_sandbox.backends.docker.engine import connect
 from tests.abuse.test_h_cancel import CancelAt
@@ -110,7 +110,7 @@ async def test_a_stop_ends_all_waiting_callers_at_once() -> None:
         await user.stop()
 
 
-async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_middle_of_a_change() -> None:
+async def test_a_forked_child_sees_an_empty_pool_and_must_start_its_own_even_in_the_middle_of_a_change() -> None:
     async with ExecutorPool(1, sandbox="bubblewrap", max_alive=1) as pool:
         await pool.ready(30)
         reading, writing = os.pipe()
@@ -122,11 +122,15 @@ async def test_a_forked_child_sees_an_empty_pool_even_when_it_was_forked_in_the_
                 thread = threading.Thread(target=lambda: seen.append((pool.idle, pool.leased)), daemon=True)
                 thread.start()
                 thread.join(30)
-                os.write(writing, repr(seen).encode())
+                try:
+                    pool._running()
+                except SandboxNotStarted as error:
+                    os.write(writing, f"{seen} {error}".encode())
                 os._exit(0)
         os.close(writing)
         with os.fdopen(reading) as said:
-            assert await asyncio.to_thread(said.read) == "[(0, 0)]"
+            text = await asyncio.to_thread(said.read)
+        assert text == "[(0, 0)] the pool was started by another process: start one of its own here"
         os.waitpid(child, 0)  # noqa: ASYNC222 - it has ended
         async with pool.executor() as executor:
             assert await out(executor, "print(1)") == "1\n"

@@ -1,11 +1,9 @@
-"""Sandboxes of a pool while nobody uses them, and pools used by several event loops, threads and processes."""
+"""Sandboxes of a pool while nobody uses them."""
 
 import logging
-import os
 import signal
 import time
 
-from autogen_codeact.executors import SandboxNotStarted
 from codeact_sandbox.host.client import RunnerClient
 from tests.sandbox.pool.pooled import name_of, ready_names, signal_idle, until
 from tests.sandbox.pool.test_pool import ONE_KIND, make, nothing_is_left
@@ -57,25 +55,3 @@ class TestIdleSandboxes:
             await until(lambda: pool.idle == 1, 20)
             assert len(starts) == 3
             assert time.monotonic() - began > 0.5 + 1  # the two pauses
-
-
-class TestLoopsAndThreads:
-    @ONE_KIND
-    async def test_a_forked_process_is_told_to_start_its_own(self, kind: str) -> None:
-        async with make(kind, leases=1) as pool:
-            await pool.ready()
-            reading, writing = os.pipe()
-            child = os.fork()
-            if child == 0:
-                try:
-                    pool._running()
-                except SandboxNotStarted as error:
-                    os.write(writing, str(error).encode())
-                finally:
-                    os._exit(0)
-            os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
-            os.close(writing)
-            with os.fdopen(reading) as said:
-                assert said.read() == "the pool was started by another process: start one of its own here"
-            async with pool.executor() as executor:
-                assert await out(executor, "print(1)") == "1\n"

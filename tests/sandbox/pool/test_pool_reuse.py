@@ -215,8 +215,3 @@ class TestRefusals:
         with pytest.raises(ValueError, match=f"max_uses above 1 is not possible with {message}"):
             ExecutorPool(max_uses=2, **options)
         ExecutorPool(max_uses=1, **options)
-
-    @ONE_KIND
-    def test_number_of_uses_below_one_is_refused(self, kind):
-        with pytest.raises(ValueError, match="max_uses must be at least 1, not 0"):
-            ExecutorPool(max_uses=0)

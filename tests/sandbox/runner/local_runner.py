@@ -27,14 +27,7 @@ def find_python(version: str) -> str | None:
 
 
 class LocalRunner:
-    """A runner to which frames can be sent, well-formed or not.
-
-    Args:
-        python: The interpreter.
-        folder: Its workspace and its home.
-        cgroup: What it sees as its control group, or None for this machine's.
-        config: What differs from the usual configuration.
-    """
+    """A runner to which frames can be sent, well-formed or not."""
 
     def __init__(self, python: str, folder: Path, *, cgroup: Path | None = None, **config: Any) -> None:
         workspace = folder / "workspace"

@@ -6,19 +6,19 @@ import sys
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from codeact_sandbox.runner.zygote import immortal
+from codeact_sandbox.runner.zygote import zygote
 from tests.sandbox.sandboxes import out
 
 IMMORTAL = 2**32 - 1
 PROGRAM = """
 import sys, weakref
-from codeact_sandbox.runner.zygote import immortal
+from codeact_sandbox.runner.zygote import zygote
 
 class Kept: pass
 class Own: pass
 kept = Kept()
 before = sys.getrefcount(kept)
-count = immortal.make_immortal()
+count = zygote.make_immortal()
 own = Own()
 freed = []
 weakref.finalize(own, freed.append, True)
@@ -31,7 +31,7 @@ print(count > 1000, before, sys.getrefcount(kept), sys.getrefcount(Kept), freed,
 
 def test_existing_objects_become_immortal_where_python_knows_that() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=30)
-    if immortal.is_possible():
+    if zygote.is_possible():
         assert done.stdout == f"True 2 {IMMORTAL} {IMMORTAL} [True] a 101\n"
     else:
         assert done.stdout.startswith("False 2 2 ")

@@ -15,7 +15,7 @@ from tests.sandbox.runner.test_runner_old_python import namespaces_work
 
 pytestmark = [pytest.mark.skipif(not namespaces_work(), reason="no right to make a PID namespace (root has it)")]
 TICKS = os.sysconf("SC_CLK_TCK")
-# As in test_checkpoints_ahead.
+# As in test_checkpoints.
 TASKS_AND_BEGAN = """
 import os
 def stat(pid, field):

@@ -1,11 +1,13 @@
-"""Session mode: one interpreter lives on, from block to block."""
+"""Session mode: one interpreter lives on, with its shells and with what blocks have started."""
 
 import asyncio
 
 import pytest
+import pytest_asyncio
 
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.cases import case
-from tests.sandbox.sandboxes import out, run, short_result
+from tests.sandbox.sandboxes import mark_is_kept, out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -161,3 +163,199 @@ class TestConcurrentCalls:
         executor = await make_executor(mode="session", timeout=2)
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.7); {n}") for n in range(4)))
         assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(4)]
+
+
+class TestShells:
+    @pytest_asyncio.fixture(loop_scope="module")
+    async def home(self, session: DockerCommandLineCodeExecutor) -> DockerCommandLineCodeExecutor:
+        await out(session, "mkdir -p /workspace/a/b && cd /workspace", "sh")
+        return session
+
+    @pytest.mark.parametrize("language", ["sh", "bash"])
+    async def test_shells_share_directory_and_exports_with_python_both_ways(self, home, language):
+        await out(home, "cd a/b; export GREETING='hello\nworld = 1' EMPTY=; local=hidden", language)
+        assert (
+            await out(home, 'pwd; echo "$GREETING|$EMPTY|$local"', language) == "/workspace/a/b\nhello\nworld = 1||\n"
+        )
+        code = "import os\nos.getcwd(), os.environ['GREETING'], os.environ['EMPTY'], 'local' in os.environ"
+        assert await out(home, code) == "('/workspace/a/b', 'hello\\nworld = 1', '', False)\n"
+        await out(home, "os.chdir('..'); os.environ['GREETING'] = 'from python'; del os.environ['EMPTY']")
+        assert await out(home, 'pwd; echo "$GREETING|${EMPTY-unset}"', language) == "/workspace/a\nfrom python|unset\n"
+        await out(home, "unset GREETING; cd /workspace", language)
+        assert await out(home, "'GREETING' in os.environ, os.getcwd()") == "(False, '/workspace')\n"
+
+    async def test_shells_share_exported_functions_of_bash(self, home: DockerCommandLineCodeExecutor) -> None:
+        await out(home, "twice() { echo $1$1; }; export -f twice", "bash")
+        assert await out(home, "twice ab", "bash") == "abab\n"
+        await out(home, "unset -f twice", "bash")
+
+    async def test_shell_ends_with_its_exit_code(self, home: DockerCommandLineCodeExecutor) -> None:
+        for code, verdict in [
+            ("export KEPT=1; exit 3", ("error", 3, "")),
+            ("export KEPT=1; exit 0; echo never", ("ok", 0, "")),
+            ("set -e; export KEPT=1; false; echo never", ("error", 1, "")),
+            ("set -eu; export KEPT=1; cat /nonexistent 2>/dev/null", ("error", 1, "")),
+            ("export KEPT=1; kill -TERM $$", ("crashed", 143, "")),
+            ("echo ' unfinished", ("error", 2, None)),
+        ]:
+            with case(code, verdict):
+                result = await run(home, code)  # as Python: an error, and the session lives
+                assert result.outcome == "error"
+                result = await run(home, code, "sh")
+                assert (result.outcome, result.exit_code) == verdict[:2], result
+                assert verdict[2] is None or result.output == verdict[2]
+                assert result.state == "kept"
+                if "KEPT" in code and result.outcome != "crashed":
+                    assert await out(home, "echo $KEPT", "sh") == "1\n"
+                await out(home, "unset KEPT; cd /workspace", "sh")
+
+    async def test_shells_survive_that_their_directory_is_removed(self, home: DockerCommandLineCodeExecutor) -> None:
+        await out(home, "mkdir /workspace/gone; cd /workspace/gone; rmdir /workspace/gone", "sh")
+        for _ in range(2):
+            await out(home, "print('python')")
+            await out(home, "echo shell", "sh")
+        await out(home, "cd /workspace", "sh")
+        await out(
+            home, "import os; os.makedirs('/workspace/gone'); os.chdir('/workspace/gone'); os.rmdir('/workspace/gone')"
+        )
+        assert (await out(home, "echo shell", "bash")).endswith("shell\n")
+        await out(home, "import os; os.chdir('/workspace')")
+
+    async def test_shells_survive_an_empty_path(self, home: DockerCommandLineCodeExecutor) -> None:
+        path = (await out(home, "echo $PATH", "sh")).strip()
+        await out(home, "export PATH=/nonexistent", "sh")
+        assert await out(home, "import os; os.environ['PATH'], os.environ['HOME']") == "('/nonexistent', '/tmp/home')\n"
+        assert (await run(home, "ls", "sh")).exit_code == 127
+        await out(home, f"os.environ['PATH'] = {path!r}")
+        assert await out(home, "echo $PATH", "sh") == path + "\n"
+
+    async def test_shells_take_a_large_environment(self, home: DockerCommandLineCodeExecutor) -> None:
+        await out(home, "import os\nfor n in range(2000): os.environ[f'LARGE_{n}'] = 'ä' * 100")
+        assert await out(home, "env | grep -c ^LARGE_", "sh") == "2000\n"
+        await out(home, "for n in $(seq 0 1999); do unset LARGE_$n; done", "bash")
+        assert await out(home, "sum(name.startswith('LARGE_') for name in os.environ)") == "0\n"
+
+    async def test_too_large_environment_is_reported(self, home: DockerCommandLineCodeExecutor) -> None:
+        result = await run(home, "import os; os.environ['HUGE'] = 'x' * 5_000_000; 'set'")
+        assert (result.output, result.state) == ("'set'\n", "kept")
+        assert "too large" in result.notes[0]
+        assert await out(home, "echo ${HUGE-unset}", "sh") == "unset\n"
+        await out(home, "del os.environ['HUGE']")
+        # What the system's own call refuses is a result.
+        await out(home, "os.environ['LONG'] = 'x' * 200_000")
+        result = await run(home, "echo", "sh")
+        assert (result.outcome, result.exit_code) == ("error", 126)
+        await out(home, "del os.environ['LONG']")
+
+    async def test_garbage_on_the_state_descriptor_harms_nothing(self, home: DockerCommandLineCodeExecutor) -> None:
+        await out(home, "import os; kept = dict(os.environb)")
+        await run(home, r"printf '/nonexistent\0=x\0=\0A\0B=1\0\377\376=\377\0' >&9; exec 9>&-", "sh")
+        assert (await out(home, "import os; os.environ.get('B'), os.environb.get(b'\\xff\\xfe')")).endswith(
+            "('1', b'\\xff')\n"
+        )
+        assert (await out(home, "echo shell", "sh")).endswith("shell\n")
+        # The other tests need what it has replaced.
+        await out(home, "os.chdir('/workspace'); os.environb.clear(); os.environb.update(kept)")
+
+
+class TestProcessesAndThreads:
+    async def test_child_process_keeps_working_in_later_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
+        start = "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True, bufsize=1)"
+        await out(session, start)
+        for word in ("one", "two"):
+            code = f"cat.stdin.write({word!r} + '\\n'); print(cat.poll(), cat.stdout.readline().strip())"
+            assert (await out(session, code)).splitlines()[0] == f"None {word}"
+        assert (
+            await out(session, "cat.communicate('hello', timeout=5)[0], cat.wait(), cat.poll()") == "('hello', 0, 0)\n"
+        )
+
+    async def test_a_process_pool_and_a_multiprocessing_queue(self, session: DockerCommandLineCodeExecutor) -> None:
+        await out(
+            session,
+            """
+            import multiprocessing
+            context = multiprocessing.get_context("fork")
+            def square(n): return n * n
+            queue = context.Queue()
+            pool = context.Pool(2)
+            """,
+        )
+        for _ in range(2):
+            assert await out(session, "pool.map(square, range(5))") == "[0, 1, 4, 9, 16]\n"
+        await out(session, "child = context.Process(target=queue.put, args=('from the child',)); child.start()")
+        assert (
+            await out(session, "queue.get(timeout=5), child.join(5), child.exitcode") == "('from the child', None, 0)\n"
+        )
+        await out(session, "pool.terminate(); pool.join()")
+
+    async def test_an_event_loop_in_a_thread(self, session: DockerCommandLineCodeExecutor) -> None:
+        await out(
+            session,
+            """
+            import asyncio, threading
+            loop = asyncio.new_event_loop()
+            runner = threading.Thread(target=loop.run_forever, daemon=True); runner.start()
+            async def add(a, b):
+                await asyncio.sleep(0.01)
+                return a + b
+            """,
+        )
+        for number in range(3):
+            code = f"asyncio.run_coroutine_threadsafe(add(2, {number}), loop).result(5)"
+            assert await out(session, code) == f"{2 + number}\n"
+        await out(session, "loop.call_soon_threadsafe(loop.stop); runner.join(); loop.close()")
+
+    async def test_fork_that_returns_does_not_become_a_second_session(self, known):
+        code = """
+            import os
+            pid = os.fork()
+            print("child" if pid == 0 else ("parent", os.waitpid(pid, 0))[0], flush=True)
+            if pid == 0: 1 / 0
+        """
+        result = await run(known, code)
+        assert result.outcome == "ok"
+        assert sorted(line for line in result.output.splitlines() if line in {"child", "parent"}) == ["child", "parent"]
+        assert await mark_is_kept(known)
+
+    async def test_waiting_for_all_children_ends(self, session: DockerCommandLineCodeExecutor) -> None:
+        """The checkpoint is a child too, and must be seen by none of these."""
+        code = """
+            import os, time
+            def start(seconds, code):
+                pid = os.fork()
+                if pid == 0:
+                    time.sleep(seconds); os._exit(code)
+                return pid
+            for wait in (os.wait, lambda: os.waitpid(-1, 0), lambda: os.wait3(0)[:2], lambda: os.wait4(-1, 0)[:2]):
+                started = {start(0.1, 1), start(0, 2), start(0.05, 3)}
+                ended = []
+                while True:
+                    try:
+                        ended.append(wait())
+                    except ChildProcessError:
+                        break
+                print({pid for pid, _ in ended} == started, sorted(status >> 8 for _, status in ended))
+            pid = start(0.1, 7)
+            print(os.waitpid(-1, os.WNOHANG), os.wait3(os.WNOHANG)[:2], os.waitpid(pid, 0)[1] >> 8)
+            try: os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError as error: print(error)
+        """
+        assert await out(session, code) == "True [1, 2, 3]\n" * 4 + "(0, 0) (0, 0) 7\n[Errno 10] No child processes\n"
+
+    async def test_an_alarm_between_two_blocks_interrupts_neither(self, known: DockerCommandLineCodeExecutor) -> None:
+        code = """
+            import signal
+            def ring(*_): raise TimeoutError("too slow")
+            signal.signal(signal.SIGALRM, ring); signal.setitimer(signal.ITIMER_REAL, 0.1)
+        """
+        await out(known, code)
+        await asyncio.sleep(0.3)
+        assert await mark_is_kept(known)
+
+    async def test_a_hundred_blocks_leave_no_process_behind(self, session: DockerCommandLineCodeExecutor) -> None:
+        count = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
+        before = int(await out(session, count))
+        for number in range(100):
+            await out(session, f"n = {number}")
+        assert int(await out(session, count)) <= before + 1
+        assert await out(session, "echo shell", "sh") == "shell\n"

@@ -14,13 +14,7 @@ from tests.sandbox import reused
 
 
 class Tool:
-    """A host tool made of a function.
-
-    Args:
-        function: The function, sync (then it runs in a thread) or async.
-        source: Source of the stub; by default one with the same parameters.
-        images: Images that come with each result, ours or AutoGen's.
-    """
+    """A host tool made of a function."""
 
     def __init__(
         self, function: Callable[..., Any], *, source: str | None = None, images: tuple[Any, ...] = ()
@@ -50,11 +44,7 @@ class Tool:
 
 @asynccontextmanager
 async def makes(kind: Kind) -> AsyncIterator[Callable[..., Awaitable[SandboxCodeExecutor]]]:
-    """Give a function that makes executors with tools, started, which are stopped at the end.
-
-    Args:
-        kind: Their class and mode.
-    """
+    """Give a function that makes executors with tools, started, which are stopped at the end."""
     made: list[SandboxCodeExecutor] = []
 
     async def make(*tools: Any, at_start: bool = False, **options: Any) -> SandboxCodeExecutor:

@@ -14,11 +14,7 @@ MODULE = "host_tools_of_a_test"
 
 
 class StubHost:
-    """Runs code that uses the stubs.
-
-    Args:
-        tools: The tools.
-    """
+    """Runs code that uses the stubs."""
 
     def __init__(self, tools: Sequence[HostToolProtocol]) -> None:
         self.tools = {tool.name: tool for tool in tools}
@@ -27,14 +23,7 @@ class StubHost:
         self.module = types.ModuleType(MODULE)
 
     async def run(self, code: str | Callable[[Any], Any]) -> Any:
-        """Run code.
-
-        Args:
-            code: An expression, or a function that gets the module.
-
-        Returns:
-            Its value.
-        """
+        """Run code."""
         loop = asyncio.get_running_loop()
 
         def call(name: str, arguments: dict[str, Any]) -> Any:

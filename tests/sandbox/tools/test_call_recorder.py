@@ -41,12 +41,7 @@ async def fail() -> None:
 
 
 class Recorder:
-    """Writes events down; fails or waits where it is told to.
-
-    Args:
-        fails: Names of the methods that raise.
-        waits: Waited for before an intent is recorded.
-    """
+    """Writes events down; fails or waits where it is told to."""
 
     def __init__(self, *fails: str, waits: asyncio.Event | None = None) -> None:
         self.fails = fails
@@ -74,11 +69,7 @@ class Recorder:
 
 
 class Observer:
-    """Writes events down.
-
-    Args:
-        fails: Whether it then raises.
-    """
+    """Writes events down."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails

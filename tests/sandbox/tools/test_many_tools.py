@@ -1,8 +1,11 @@
-"""Many host tools: modules whose functions are made when they are used, a search, and files of signatures."""
+"""Many host tools: modules whose functions are made when they are used, and a search."""
 
 import ast
+import importlib
 import json
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +14,10 @@ from hypothesis import given, settings
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import TASK, system_message
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from codeact_sandbox import AsyncSandbox, ToolAnswer, ToolApproval, ToolApprovalRequest, ToolSource
+from codeact_sandbox import AsyncSandbox, HostTool, ToolAnswer, ToolApproval, ToolApprovalRequest, ToolSource
 from codeact_sandbox.tools.json_schema import ArgumentSchema, simple_text
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
-from codeact_sandbox.tools.search import are_many, stub_files
+from codeact_sandbox.tools.search import ToolSearch, are_many, stub_files
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol
 from tests.abuse.test_h_schemas import SCHEMAS
@@ -174,3 +177,57 @@ def test_what_is_taken_as_simple_is_valid(schema: Any) -> None:
     schema = {"type": "object", "properties": {"a": schema}}
     if simple_text(schema):
         ArgumentSchema(schema, "x", "")
+
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+def find_customer(city: str, vatNumber: str = "") -> list[str]:  # noqa: N803 - names of others
+    """Look up who buys from us."""
+    raise NotImplementedError
+
+
+def cancel_orders(number: int) -> None:
+    """Cancel an order that has not been sent."""
+
+
+def names(index: ToolSearch, query: str, limit: int = 5) -> list[str]:
+    return [tool.name for tool in index.search(query, limit)]
+
+
+def test_names_parameters_and_descriptions_are_searched() -> None:
+    index = ToolSearch([HostTool(find_customer), HostTool(cancel_orders)])
+    for query, expected in {
+        "customers": ["find_customer"],
+        "VAT number": ["find_customer", "cancel_orders"],
+        "canceling": ["cancel_orders"],
+        "BUYS": ["find_customer"],
+        "the weather": [],
+        "": [],
+    }.items():
+        assert names(index, query) == expected, query
+    assert names(index, "number", limit=1) == ["cancel_orders"]
+    assert ToolSearch([]).search("anything") == []
+
+
+def test_the_right_tool_is_among_the_first_five_for_nine_of_ten_questions(
+    shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    benchmark = importlib.import_module("wrapped_tools")
+    tools = benchmark.host_tools(benchmark.tools_in(shared_data / "bfcl"))
+    some, every, count = benchmark.found(shared_data / "bfcl", tools)
+    assert (len(tools), count) == (162, 731)
+    assert some >= 0.9
+    assert every >= 0.7
+    began = time.process_time()
+    ToolSearch((tools * 13)[:2000])
+    assert time.process_time() - began < 0.5  # 0.1 s on an idle machine
+
+
+def test_long_descriptions_and_queries_are_cut() -> None:
+    tool = HostTool(find_customer)
+    tool.description = "word " * 2_000_000
+    began = time.process_time()
+    assert names(ToolSearch([tool]), "word " * 2_000_000) == ["find_customer"]
+    assert time.process_time() - began < 0.5

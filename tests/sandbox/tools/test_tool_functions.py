@@ -352,9 +352,8 @@ async def test_of_many_invalid_values_the_first_are_reported():
 
     (tool,) = one(count)
     with pytest.raises(ToolArgumentError) as caught:
-        await tool.run({"numbers": {f"k{number}": "x" for number in range(1000)}})
+        await tool.run({"numbers": {f"k{number}": "x" for number in range(10)}})
     assert str(caught.value).startswith("numbers.k0: Input should be a valid integer")
-    assert str(caught.value).endswith("; and 5 more; in all 1,000 values don't fit")
-    late = {**{f"k{number}": 1 for number in range(20)}, **{f"l{number}": "x" for number in range(1000)}}
+    assert str(caught.value).endswith("; and 5 more")
     with pytest.raises(ToolArgumentError, match=r"^1,000 values do not fit the tool's annotations$"):
-        await tool.run({"numbers": late})
+        await tool.run({"numbers": {f"k{number}": "x" for number in range(1000)}})

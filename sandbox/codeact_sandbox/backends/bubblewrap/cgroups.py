@@ -24,9 +24,8 @@ ROOT = Path("/sys/fs/cgroup")
 PARENT = "autogen-codeact"
 PERIOD_US = 100_000
 MIN_QUOTA_US = 1000
-SOCKETS_SHARE = (
-    8  # buffers of sockets may have this part of the memory limit again, where they have a limit of their own
-)
+# Buffers of sockets may have this part of the memory limit again, where they have a limit of their own.
+SOCKETS_SHARE = 8
 REMOVE_TIMEOUT_S = 2.0
 END_TIMEOUT_S = 10.0
 
@@ -53,10 +52,6 @@ class Cgroup:
         """Move a process, and all that it will start, into the group."""
         for folder in self.folders.values():
             (folder / "cgroup.procs").write_text(str(pid))
-
-    def mount_arguments(self) -> list[str]:
-        """Return arguments of bubblewrap that show the group's own limits and counters in the sandbox, read-only."""
-        return [part for path, folder in self.folders.items() for part in ("--ro-bind", str(folder), path)]
 
     def remove(self) -> None:
         """Remove the group once its processes are gone."""
@@ -85,10 +80,10 @@ def remove_folder(folder: Path, timeout_s: float, before_each: Callable[[], obje
 
 
 def _version_1(name: str, limits: Limits) -> Cgroup:
-    size = limits.memory_bytes
+    size, quota_us = limits.memory_bytes, max(MIN_QUOTA_US, int(limits.cpus * PERIOD_US))
     settings: dict[str, dict[str, object]] = {
         "memory": {"memory.limit_in_bytes": size},
-        "cpu": {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": _quota_us(limits)},
+        "cpu": {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota_us},
         "pids": {"pids.max": limits.pids},
     }
     # Version 2 counts buffers of sockets as memory; here they have a limit of their own.
@@ -111,7 +106,7 @@ def _version_1(name: str, limits: Limits) -> Cgroup:
 def _version_2(name: str, limits: Limits) -> Cgroup:
     settings: dict[str, dict[str, object]] = {
         "memory": {"memory.max": limits.memory_bytes},
-        "cpu": {"cpu.max": f"{_quota_us(limits)} {PERIOD_US}"},
+        "cpu": {"cpu.max": f"{max(MIN_QUOTA_US, int(limits.cpus * PERIOD_US))} {PERIOD_US}"},
         "pids": {"pids.max": limits.pids},
     }
     above = _parent_group()
@@ -165,10 +160,6 @@ def _make_group(parent: Path, name: str, settings: Mapping[str, object], optiona
         with contextlib.suppress(OSError):
             (folder / file).write_text(str(value))
     return folder
-
-
-def _quota_us(limits: Limits) -> int:
-    return max(MIN_QUOTA_US, int(limits.cpus * PERIOD_US))
 
 
 def owner_state(name: str) -> OwnerState:

@@ -79,8 +79,7 @@ class BubblewrapLauncher:
         self._limits = limits
         self._bind_dir = Path(options.bind_dir).resolve() if options.bind_dir is not None else None
         self._user = host_user(self._bind_dir)
-        self.python: Hashable | None = None
-        """The path of its interpreter and the file that is there now."""
+        self.python: Hashable | None = None  # the path of its interpreter and the file that is there now
         self._process: subprocess.Popen[bytes] | None = None
         self._pid_one: int | None = None
         self._status: int | None = None
@@ -151,7 +150,10 @@ class BubblewrapLauncher:
         # It stays open as long as bwrap may write to it: at its end bwrap writes how PID 1 has ended.
         self._status, status_write = inherited.pipe_from_child()
         gate, gate_read = inherited.gate()
-        every = [*_etc_arguments(inherited), *arguments, "--seccomp", str(inherited.file(bpf_program()))]
+        every: list[str] = []
+        for name, content in ETC_FILES.items():
+            every += ["--perms", "0644", "--file", str(inherited.file(content.encode())), f"/etc/{name}"]
+        every += [*arguments, "--seccomp", str(inherited.file(bpf_program()))]
         every += ["--json-status-fd", str(status_write), "--block-fd", str(gate_read)]
         # Not on the command line, which every user of this machine can read.
         listed = inherited.file(b"".join(os.fsencode(part) + b"\0" for part in every))
@@ -219,6 +221,7 @@ class BubblewrapLauncher:
 
     def _arguments(self, shown: list[str], *, mounted: bool) -> list[str]:
         sizes, bind_dir = self._sizes(), self._bind_dir
+        groups = self._cgroup.folders if self._cgroup is not None else {}
 
         def writable(name: str, path: str) -> list[str]:
             if mounted:
@@ -236,7 +239,8 @@ class BubblewrapLauncher:
             *shown,
             *(["--bind", str(bind_dir), WORKSPACE] if bind_dir is not None else writable("workspace", WORKSPACE)),
             *self._read_only(),
-            *(self._cgroup.mount_arguments() if self._cgroup is not None else ()),
+            # The group's own limits and counters.
+            *(part for path, folder in groups.items() for part in ("--ro-bind", str(folder), path)),
             *("--remount-ro", "/", "--chdir", WORKSPACE),
         ]
 
@@ -352,13 +356,6 @@ def _environment_arguments(python: Path) -> list[str]:
     """Return the environment of every process in the sandbox, without variables of the host or the user."""
     variables = {**ENVIRONMENT, "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "MPLBACKEND": "Agg"}
     return ["--clearenv", *(part for name, value in variables.items() for part in ("--setenv", name, value))]
-
-
-def _etc_arguments(inherited: InheritedFiles) -> list[str]:
-    arguments = []
-    for name, content in ETC_FILES.items():
-        arguments += ["--perms", "0644", "--file", str(inherited.file(content.encode())), f"/etc/{name}"]
-    return arguments
 
 
 def _ready(events: Mapping[int, int], until: float) -> dict[int, int]:

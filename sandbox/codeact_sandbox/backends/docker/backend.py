@@ -50,7 +50,7 @@ def make_client(
         lease_s=options.lease,
         own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in (options.extra_volumes or {}).values()),
     )
-    say = progress or _print_progress
+    say = progress or (lambda line: print(f"codeact: {printable(line)}", file=sys.stderr))  # noqa: T201 - the user waits
 
     def launcher(engine: EngineAddress) -> DockerLauncher:
         def resolve(client: APIClient, cancelled: Future[None]) -> str:
@@ -83,7 +83,3 @@ def _covers_shm(target: str) -> bool:
     """Return whether a mount is visible in /dev/shm: its files belong to the host and must not be removed."""
     mounted = posixpath.join("/", posixpath.normpath(target))
     return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox
-
-
-def _print_progress(line: str) -> None:
-    sys.stderr.write(f"codeact: {printable(line)}\n")

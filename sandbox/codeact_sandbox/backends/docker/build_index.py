@@ -25,10 +25,8 @@ from codeact_sandbox.types.docker_hosts import EngineAddress
 from codeact_sandbox.types.options import DockerOptions
 from codeact_sandbox.types.paths import WORKSPACE
 
-PORT = 3141
-"""Nothing else listens in that network."""
-TOTAL_LIMIT = 16 * 1024**3
-"""Bytes that a build may fetch; they go to the engine's disk."""
+PORT = 3141  # nothing else listens in that network
+TOTAL_LIMIT = 16 * 1024**3  # bytes that a build may fetch; they go to the engine's disk
 LEASE_S = 60.0
 
 

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codeact_sandbox.types.errors import SandboxStartError
+from codeact_sandbox.files.regular_files import open_regular
+from codeact_sandbox.runner.worker import trees
+from codeact_sandbox.types.errors import SandboxError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 4 * 1024**3
 MAX_FILES = 100_000
 CHUNK = 256 * 1024
+_below: Callable[..., Iterator[tuple[str, os.DirEntry[str]]]] = trees.walk
 END = b"\0" * 2 * tarfile.BLOCKSIZE
 MOUNTED_INSTEAD = (
     "Give a part of it, or put it on the engine's machine and mount it there with "
@@ -75,7 +78,6 @@ def upload(
     import requests
 
     roots = roots_of(sources)
-    members = list(_members(sources))
     created = client.create_container(
         image, command=["true"], volumes=roots, labels=dict(labels), network_disabled=True
     )
@@ -83,7 +85,7 @@ def upload(
     sdk: Any = client
     try:
         for root in roots:
-            below = [each for each in members if each[0].name.startswith(f"{root}/")]
+            below = {target: source for target, source in sources.items() if target.startswith(f"{root}/")}
             sdk.put_archive(ident, root, _archive(root, below, stopped))
     except BaseException as error:
         client.remove_container(ident, force=True, v=True)
@@ -93,84 +95,70 @@ def upload(
     return ident
 
 
-def _members(sources: Mapping[str, Path]) -> Iterator[tuple[tarfile.TarInfo, Path]]:
-    """Yield the entries of the archive, at most `MAX_FILES` with `MAX_BYTES`."""
+def _archive(root: str, sources: Mapping[str, Path], stopped: Callable[[], bool]) -> Iterator[bytes]:
+    """Yield a tar archive of what is below a folder, with at most `MAX_FILES` entries of `MAX_BYTES`."""
     total = 0
-    for number, (name, path) in enumerate(_walk(sources), 1):
-        member = _describe(name, path)
-        if member is None:
-            continue
-        total += member.size
-        if total > MAX_BYTES or number > MAX_FILES:
-            what = f"has more than {MAX_FILES:,} files" if number > MAX_FILES else f"is larger than {MAX_BYTES:,} bytes"
-            raise SandboxStartError(
-                f"data= {what}, and the Docker engine is on another machine, to which at most {MAX_BYTES:,} bytes in "
-                f"{MAX_FILES:,} files are sent. {MOUNTED_INSTEAD}"
-            )
-        yield member, path
+    try:
+        for number, (name, path) in enumerate(_walk(sources), 1):
+            member = _describe(name.removeprefix(f"{root}/"), path)
+            total += member.size if member is not None else 0
+            if total > MAX_BYTES or number > MAX_FILES:
+                what = (
+                    f"has more than {MAX_FILES:,} files"
+                    if number > MAX_FILES
+                    else f"is larger than {MAX_BYTES:,} bytes"
+                )
+                raise SandboxStartError(
+                    f"data= {what}, and the Docker engine is on another machine, to which at most {MAX_BYTES:,} bytes in "
+                    f"{MAX_FILES:,} files are sent. {MOUNTED_INSTEAD}"
+                )
+            if member is not None:
+                yield member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+                yield from _content(member, path, stopped)
+    except OSError as error:
+        if isinstance(error, SandboxError):
+            raise
+        raise SandboxStartError(f"data= can't be read: {printable(str(error.filename))}: {error.strerror}") from error
+    yield END
 
 
 def _walk(sources: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
     for target, source in sources.items():
         yield target, source
-        if source.is_dir():
-            for folder, folders, files in os.walk(source, onerror=_fail):
-                below = Path(folder)
-                for each in (*sorted(folders), *sorted(files)):
-                    yield f"{target}/{(below / each).relative_to(source)}", below / each
+        for name, entry in _below(str(source), on_error=_fail) if source.is_dir() else ():
+            yield f"{target}/{name}", Path(entry.path)
 
 
 def _fail(error: OSError) -> None:
-    raise _unreadable(error)
-
-
-def _unreadable(error: OSError) -> SandboxStartError:
-    return SandboxStartError(f"data= can't be read: {printable(str(error.filename))}: {error.strerror}")
+    raise error
 
 
 def _describe(name: str, path: Path) -> tarfile.TarInfo | None:
     """Return the entry for a file, folder or symbolic link, readable by everybody; None for anything else."""
-    member = tarfile.TarInfo(name)
-    try:
-        info = path.lstat()
-        if stat.S_ISLNK(info.st_mode):
-            member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
-    except OSError as error:
-        raise _unreadable(error) from error
+    member, info = tarfile.TarInfo(name), path.lstat()
     member.mtime = int(info.st_mtime)
-    if stat.S_ISDIR(info.st_mode):
+    if stat.S_ISLNK(info.st_mode):
+        member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
+    elif stat.S_ISDIR(info.st_mode):
         member.type, member.mode = tarfile.DIRTYPE, 0o755
     elif stat.S_ISREG(info.st_mode):
         member.size, member.mode = info.st_size, 0o644 | info.st_mode & 0o111
-    elif not stat.S_ISLNK(info.st_mode):
+    else:
         return None
     return member
 
 
-def _archive(
-    root: str, members: Iterable[tuple[tarfile.TarInfo, Path]], stopped: Callable[[], bool]
-) -> Iterator[bytes]:
-    """Yield a tar archive of what is below a folder piece by piece."""
-    for member, path in members:
-        member.name = member.name.removeprefix(f"{root}/")
-        yield member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-        if member.isreg():
-            yield from _content(member, path, stopped)
-    yield END
-
-
 def _content(member: tarfile.TarInfo, path: Path, stopped: Callable[[], bool]) -> Iterator[bytes]:
+    if not member.size:
+        return
     left = member.size
-    try:
-        # Without following a link, or waiting for the other end of a pipe, that may have replaced the file.
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            while left and (piece := file.read(min(CHUNK, left))):
-                if stopped():
-                    raise SandboxStartError("the start was cancelled")
-                left -= len(piece)
-                yield piece
-    except OSError as error:
-        raise _unreadable(error) from error
+    # Without following a link, or waiting for the other end of a pipe, that may have replaced the file.
+    with open_regular(path) as file:
+        while left and (piece := file.read(min(CHUNK, left))):
+            if stopped():
+                raise SandboxStartError("the start was cancelled")
+            left -= len(piece)
+            yield piece
     if left:
         raise SandboxStartError(f"data= has changed while it was sent: {printable(str(path))} has become shorter")
     yield b"\0" * (-member.size % tarfile.BLOCKSIZE)

@@ -38,13 +38,10 @@ if TYPE_CHECKING:
 
     from codeact_sandbox.backends.docker.build_index import BuildIndex
 
-SLIM_IMAGE = "autogen-codeact/sandbox:0.2-slim"
-"""Python and pip, without libraries."""
+SLIM_IMAGE = "autogen-codeact/sandbox:0.2-slim"  # Python and pip, without libraries
 Variant = Literal["default", "slim"]
-BASE_IMAGE = "python:3.13-slim"
-"""Pulled if a registry answers."""
-OWN_BASE = "autogen-codeact/base"
-"""Made with debootstrap if none does."""
+BASE_IMAGE = "python:3.13-slim"  # pulled if a registry answers
+OWN_BASE = "autogen-codeact/base"  # made with debootstrap if none does
 CONTENT_LABEL = "org.autogen-codeact.content"
 SOURCE = Path(__file__).parents[2] / "docker"
 _BASE_FILES = ("install.sh", "packages.txt", "packages-slim.txt", "placeholders.txt")

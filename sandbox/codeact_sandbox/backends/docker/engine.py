@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POOL_SIZE = 10
-REQUEST_TIMEOUT = 60
-"""Seconds for one request of a connected client: creating a container on a busy machine takes long."""
+REQUEST_TIMEOUT = 60  # seconds for one request of a connected client: creating a container on a busy machine takes long
 MINIMUM_API_VERSION = "1.30"
 """The first one that tells how a container with `auto_remove` has ended; engines have it since Docker 17.06."""
 

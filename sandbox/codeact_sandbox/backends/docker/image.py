@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from codeact_sandbox.backends.docker.build_index import BuildIndex
 
-FALLBACK_IMAGE = "python:3-slim"
-"""Used if the default image is missing: plain Python, from the public registry."""
+FALLBACK_IMAGE = "python:3-slim"  # used if the default image is missing: plain Python, from the public registry
 DERIVED = "autogen-codeact/derived"
 KIND_LABEL = "org.autogen-codeact.kind"
 _WHEELS = "/usr/share/autogen-codeact/wheels"
@@ -50,10 +49,8 @@ _locks_guard = threading.Lock()
 class Packages:
     """What a derived image has in addition to its base."""
 
-    requirements: tuple[str, ...]
-    """Fetched by pip from an index; PEP 508."""
-    wheels: tuple[Path, ...]
-    """Local files."""
+    requirements: tuple[str, ...]  # fetched by pip from an index; PEP 508
+    wheels: tuple[Path, ...]  # local files
 
     def __bool__(self) -> bool:
         return bool(self.requirements or self.wheels)

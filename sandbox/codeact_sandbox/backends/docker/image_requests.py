@@ -23,13 +23,10 @@ from codeact_sandbox.types.filenames import printable
 if TYPE_CHECKING:
     import docker
 
-Progress = Callable[[str], None]
-"""Called with one line of text, for a user who waits."""
+Progress = Callable[[str], None]  # called with one line of text, for a user who waits
 
-ANSWER_TIMEOUT_S = 4.0
-"""Seconds for a registry's first reply; after that it counts as unreachable."""
-PULL_STALL_S = 120.0
-"""Seconds without data after which a pull is aborted."""
+ANSWER_TIMEOUT_S = 4.0  # seconds for a registry's first reply; after that it counts as unreachable
+PULL_STALL_S = 120.0  # seconds without data after which a pull is aborted
 BUILD_STALL_S = 600
 """Seconds without output after which a build is aborted: pip is silent while it fetches a large wheel."""
 BAD_REQUEST = 400
@@ -153,7 +150,6 @@ def build(
     import requests
 
     settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL_S, **options}
-    steps = _Steps(reporter)
     with engine_errors(f"building {tag}"):
         try:
             for event in client.build(fileobj=context, custom_context=True, tag=tag, decode=True, **settings):
@@ -163,7 +159,7 @@ def build(
                         f"{tag} could not be built: {reason}\n{advise(reporter.tail + reason)}\n"
                         f"The end of the build log:\n{reporter.tail}"
                     )
-                steps.read(str(event.get("stream", "")))
+                _report(reporter, str(event.get("stream", "")))
         except requests.RequestException as error:
             if classify(error) is not EngineFailure.NO_ANSWER:
                 raise
@@ -171,33 +167,16 @@ def build(
                 f"The build of {tag} was cut off: nothing moved for {BUILD_STALL_S} s.\n"
                 f"The end of the build log:\n{reporter.tail}"
             ) from error
-        else:
-            steps.unfinished = None
-        finally:
-            if steps.unfinished:
-                remove_nameless(client, steps.unfinished)
 
 
-class _Steps:
-    """Reads a build's log: reports it, and records what a build that fails leaves behind."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._in_base = False
-        self.unfinished: str | None = None
-        """Id of the last layer on top of the base."""
-
-    def read(self, text: str) -> None:
-        for line in filter(None, map(str.rstrip, _COLOR.sub("", text).splitlines())):
-            layer = re.fullmatch(r" ---> ([0-9a-f]{12,})", line)
-            if line.startswith("Step "):
-                self._in_base = " : FROM " in line
-                self._reporter.begin()
-                self._reporter.say(line)
-            elif layer and not self._in_base:
-                self.unfinished = layer[1]
-            else:
-                self._reporter.detail(line)
+def _report(reporter: Reporter, text: str) -> None:
+    """Report lines of a build's log."""
+    for line in filter(None, map(str.rstrip, _COLOR.sub("", text).splitlines())):
+        if line.startswith("Step "):
+            reporter.begin()
+            reporter.say(line)
+        elif not re.fullmatch(r" ---> ([0-9a-f]{12,})", line):
+            reporter.detail(line)
 
 
 def remove_nameless(client: docker.APIClient, image_id: str) -> None:

@@ -12,14 +12,11 @@ from codeact_sandbox.backends.owner import OwnerState
 PREFIX = "org.autogen-codeact"
 KIND = f"{PREFIX}.kind"
 SANDBOX = "sandbox"
-OWNER = f"{PREFIX}.owner"
-"""Label with the owner's host name and process id, for people."""
-LIFE = f"{PREFIX}.owner-life"
-"""Label with the boot id, PID namespace and start time of the owner."""
+OWNER = f"{PREFIX}.owner"  # label with the owner's host name and process id, for people
+LIFE = f"{PREFIX}.owner-life"  # label with the boot id, PID namespace and start time of the owner
 CREATION = f"{PREFIX}.creation"
 """Label whose value is unique to a container: its id is not known where the engine's reply is lost."""
-KEEP = f"{PREFIX}.keep"
-"""Label of a container that its user wants to inspect once it has ended (`auto_remove=False`)."""
+KEEP = f"{PREFIX}.keep"  # label of a container that its user wants to inspect once it has ended (`auto_remove=False`)
 
 
 def owner_labels() -> dict[str, str]:

@@ -79,8 +79,7 @@ class DockerLauncher:
         self._seccomp = docker_profile(options.seccomp)
         self._progress = progress
         self._resolve = resolve
-        self.image_failed = False
-        """Whether the last `launch` failed because it has no image to run."""
+        self.image_failed = False  # whether the last `launch` failed because it has no image to run
         self.python: Hashable | None = None
         """The engine and the id of the container's image, which can't change. None with further mounts: they can cover it."""
         self._client: APIClient | None = None

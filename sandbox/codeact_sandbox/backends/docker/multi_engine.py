@@ -13,6 +13,7 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.launcher import DockerLauncher
 from codeact_sandbox.backends.docker.placement import Address, Slot, placement
 from codeact_sandbox.backends.docker.stream import DockerStream
+from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.host.waiting import Completion
 from codeact_sandbox.types.docker_hosts import DockerHost
 from codeact_sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
@@ -21,8 +22,7 @@ from codeact_sandbox.types.errors import SandboxError, SandboxNameInUse, Sandbox
 class MultiEngineLauncher:
     """Starts one container on the engine with the least load; if it does not start there, on another one."""
 
-    engine = None
-    """The number of starts at the same time is limited for each engine by its placement."""
+    engine = None  # the number of starts at the same time is limited for each engine by its placement
 
     def __init__(
         self, hosts: Sequence[DockerHost], make: Callable[[DockerHost], DockerLauncher], wait_s: float
@@ -86,12 +86,12 @@ class MultiEngineLauncher:
             no_image = launcher.image_failed and _answers(slot.host)
             if self._cancelled.done() or (no_image and not unavailable):
                 raise  # another engine would build the same image in vain
-            if unavailable and not no_image and slot.host.address not in unreachable:
+            first_time = unavailable and not no_image and slot.host.address not in unreachable
+            if first_time:
                 unreachable.add(slot.host.address)
-                slot.unreachable(error)
             else:
                 tried[slot.host.address] = str(error)
-                slot.refused(error)
+            slot.failed(error, unreachable=first_time)
             return None
 
     def cancel(self) -> None:
@@ -141,9 +141,7 @@ def _answers(host: DockerHost) -> bool:
 def _launch(launcher: DockerLauncher, slot: Slot, boot: str) -> DockerStream:
     """Launch in another thread: if the engine goes out, its answer is not awaited, and what it has started is removed later."""
     launched = Completion[DockerStream]()
-
-    arguments = (launched, launcher, boot)
-    threading.Thread(target=_run, args=arguments, name=f"codeact-start-on-{slot.host.label}", daemon=True).start()
+    start_thread(f"codeact-start-on-{slot.host.label}", _run, launched, launcher, boot)
     ends: tuple[Future[Any], ...] = (launched, slot.lost)
     wait(ends, return_when=FIRST_COMPLETED)
     if not launched.done():
@@ -154,7 +152,7 @@ def _launch(launcher: DockerLauncher, slot: Slot, boot: str) -> DockerStream:
         return launched.result()
     finally:
         # Its exception refers to this function's variables: together they would keep sockets open.
-        del launched, arguments, ends
+        del launched, ends
 
 
 def _run(launched: Future[DockerStream], launcher: DockerLauncher, boot: str) -> None:

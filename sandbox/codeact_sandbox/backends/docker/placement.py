@@ -37,8 +37,7 @@ PING_EVERY_S = 2.0
 PING_AGAIN_S = 1.0
 PING_TIMEOUT_S = 8.0
 FAILURES = 2
-STARTS_AT_ONCE = 8
-"""An engine that starts dozens of containers at once answers none of them in time."""
+STARTS_AT_ONCE = 8  # an engine that starts dozens of containers at once answers none of them in time
 PAUSE_S = 10.0
 SETTLED_S = 60.0
 BACK_PAUSE_S = 10.0
@@ -55,17 +54,12 @@ class _Engine:
     slots: set[Slot] = field(default_factory=set)
     users: int = 0
     failures: int = 0
-    out: str | None = None
-    """Why it is out, or None."""
-    suspect: str | None = None
-    """Why a connection has just failed, until a ping decides; or None."""
-    problem: str | None = None
-    """Why the last start failed although it answers, or None."""
-    since: float = 0.0
-    """When it went out."""
+    out: str | None = None  # why it is out, or None
+    suspect: str | None = None  # why a connection has just failed, until a ping decides; or None
+    problem: str | None = None  # why the last start failed although it answers, or None
+    since: float = 0.0  # when it went out
     came_back: float = -math.inf
-    paused_until: float = 0.0
-    """Until when others are preferred."""
+    paused_until: float = 0.0  # until when others are preferred
     last_used: float = 0.0
     ping_now: bool = False
     monitored: bool = False
@@ -110,31 +104,26 @@ class Slot:
             self._engine.problem, self._engine.paused_until = None, 0.0
             self._placement.changed.notify_all()
 
-    def unreachable(self, error: SandboxError) -> None:
-        """Release it, because no connection could be made: the engine gets no sandboxes until it has answered a ping."""
-        with self._placement.changed:
-            if self._engine.out is None:
-                self._engine.suspect = str(error)[:LONGEST_REASON]
-            self._engine.ping_now = True
-            self._placement.changed.notify_all()
-        if time.monotonic() - self._taken > PING_TIMEOUT_S:  # it may answer pings, and hang at this
-            self._pause(error)
-        self.release()
+    def failed(self, error: SandboxError, *, unreachable: bool) -> None:
+        """Release it, because no connection could be made, or the engine could not start the sandbox.
 
-    def refused(self, error: SandboxError) -> None:
-        """Release it, because the engine answers and could not start the sandbox: for a while, others are preferred."""
-        self._pause(error)
-        self.release()
-
-    def _pause(self, error: SandboxError) -> None:
+        One that can't be reached gets no sandboxes until it has answered a ping; one that answers, or hangs at this, is paused.
+        """
         engine, reason = self._engine, str(error)[:LONGEST_REASON]
-        pause_s = max(PAUSE_S, time.monotonic() - self._taken)
+        taken_s = time.monotonic() - self._taken
+        pause_s = 0.0 if unreachable and taken_s <= PING_TIMEOUT_S else max(PAUSE_S, taken_s)
         with self._placement.changed:
+            if unreachable and engine.out is None:
+                engine.suspect = reason
             level = logging.INFO if engine.problem == reason else logging.WARNING
-            engine.problem, engine.paused_until, engine.ping_now = reason, time.monotonic() + pause_s, True
+            if pause_s:
+                engine.problem, engine.paused_until = reason, time.monotonic() + pause_s
+            engine.ping_now = True
             self._placement.changed.notify_all()
-        message = "the Docker engine %s could not start a sandbox, and others are preferred for %.0f s: %s"
-        logger.log(level, message, engine.host.label, pause_s, reason)
+        if pause_s:
+            message = "the Docker engine %s could not start a sandbox, and others are preferred for %.0f s: %s"
+            logger.log(level, message, engine.host.label, pause_s, reason)
+        self.release()
 
     def release(self) -> None:
         """Give it up; repeated calls are harmless."""
@@ -299,24 +288,10 @@ class Placement:
             remove_orphans_in_background(engine.host)
 
 
-_current: tuple[int, Placement] | None = None
-_current_lock = threading.Lock()
+_placements: dict[int, Placement] = {}
 
 
 def placement() -> Placement:
     """Return the state of this process's engines; that of a forked process is a new one."""
-    global _current  # noqa: PLW0603 - one for each process
-    with _current_lock:
-        if _current is None or _current[0] != os.getpid():
-            _current = os.getpid(), Placement()
-        return _current[1]
-
-
-def _new_lock() -> None:
-    # Another thread of the parent may have held it.
-    global _current_lock  # noqa: PLW0603 - one for each process
-    _current_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_lock)
+    # Without a lock, which another thread of a forked process' parent may have held.
+    return _placements.get(os.getpid()) or _placements.setdefault(os.getpid(), Placement())

@@ -41,10 +41,8 @@ class DockerStream:
     """The attached stream of a container. Docker puts 8-byte headers before the output; the input is plain bytes."""
 
     def __init__(self, client: APIClient, container: str, engine: str | None = None) -> None:
-        self.when_closed: Callable[[], None] = lambda: None
-        """Called at the end of `close`."""
-        self.lost: str | None = None
-        """Why this side has ended the stream without waiting for the engine, or None."""
+        self.when_closed: Callable[[], None] = lambda: None  # called at the end of `close`
+        self.lost: str | None = None  # why this side has ended the stream without waiting for the engine, or None
         self._engine = engine
         self._ending = threading.Lock()
         attached = _attach(client, container)

@@ -5,7 +5,7 @@ import itertools
 import os
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-PATH_ONLY = FOLDER | os.O_PATH
+PATH_ONLY = FOLDER | getattr(os, "O_PATH", 0)
 BATCH = 64
 
 

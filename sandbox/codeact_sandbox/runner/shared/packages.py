@@ -184,7 +184,6 @@ class Finder:
         self.folder = folder
 
     def find_spec(self, name, path=None, target=None):
-        """Return what imports a module, or None."""
         if path is not None or self.folder in sys.path or not os.path.isdir(self.folder):
             return None
         sys.path.append(self.folder)

@@ -22,7 +22,6 @@ _libc.prctl.argtypes = (ctypes.c_int,) + 4 * (ctypes.c_ulong,)
 
 
 def prctl(option, value):
-    """Call prctl(2) with one number."""
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(%d) failed" % option)
 
@@ -162,19 +161,11 @@ def wait_for_memory(limit, seconds=0.5):
         pause = min(pause * 2, 0.02)
 
 
-def resident_bytes(pid="self"):
-    """Return the resident memory of a process in bytes."""
-    with open("/proc/%s/statm" % pid) as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def list_pids():
-    """Return all processes of this PID namespace."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def parents():
-    """Return the parent of each living process."""
     return _read_parents()[0]
 
 
@@ -217,7 +208,6 @@ def allow_all_processors(pids):
 
 
 def signal_name(number):
-    """Return the name of a signal."""
     return signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
 
 

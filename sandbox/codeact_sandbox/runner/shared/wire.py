@@ -209,7 +209,6 @@ class Outbox:
         return True
 
     def close(self):
-        """Drop what could not be sent."""
         while self.chunks:
             close_all(self.chunks.popleft()[1])
 
@@ -239,7 +238,6 @@ def receive(sock):
 
 
 def close_all(fds):
-    """Close descriptors."""
     for fd in fds:
         os.close(fd)
 

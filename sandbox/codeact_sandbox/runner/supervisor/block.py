@@ -1,12 +1,13 @@
 """One block from its request to its result; `process_block` and `session_block` add what differs between them."""
 
+import contextlib
 import functools
 import os
 import signal
 import time
 
 from ..shared import packages, system, wire
-from . import block_report, cpu_time, display_relay, files, ipc, output_capture, tool_relay
+from . import block_report, cpu_time, files, ipc, output_capture, tool_relay
 
 KILL_CHECK_S = 2.0
 MAX_RETRIES = 3
@@ -60,13 +61,12 @@ class Block:
         self.state = "kept"
         self.restored_before = None
         self.notes = []
-        self.displays = display_relay.DisplayRelay(supervisor, ident)
+        self.displays = block_report.DisplayRelay(supervisor, ident)
         self.oom_kills = system.count_oom_kills()
 
     # From the request to the worker
 
     def start(self):
-        """Choose a worker, and send it the request."""
         raise NotImplementedError
 
     def send_request(self, state_file=None):
@@ -90,14 +90,13 @@ class Block:
         if self.relay is not None:
             self.relay.block_end.close()
         for capture in self.captures:
-            capture.close_write_end()
+            os.close(capture.write_fd)
             self.supervisor.output_reader.start(capture)
         self._start_timers()
         if self.worker.status is not None:
             self.on_worker_exit()
 
     def open_captures(self):
-        """Open the pipes for its output."""
         config = self.supervisor.config
         kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
         return [
@@ -181,7 +180,6 @@ class Block:
     # From the worker
 
     def on_frame(self, kind, ident, message):
-        """Handle a frame of the worker."""
         if kind == wire.BLOCK_DONE and ident == self.token and self.report is None:
             self.report = block_report.check(message)
         elif kind == wire.CODE_NOT_SAVED and ident == self.token:
@@ -221,7 +219,6 @@ class Block:
         self.supervisor.loop.call_later(KILL_CHECK_S, self.on_worker_exit)
 
     def kill_processes(self):
-        """Kill what belongs to this block."""
         raise NotImplementedError
 
     def root_pids(self, parent_of):
@@ -299,7 +296,8 @@ class Block:
             "notes": self.notes,
         }
         if self.request.get("delete"):
-            self._delete_code()
+            with contextlib.suppress(OSError):  # the code may have removed it itself
+                os.unlink(self.request["path"])
         contents = self._add_changed_files(message) if self.request.get("scan") else b""
         self.supervisor.send(wire.BLOCK_RESULT, self.ident, message, contents)
         self.supervisor.flush()
@@ -307,7 +305,6 @@ class Block:
         self.leave()
 
     def leave(self):
-        """Let others take its place."""
         self.scheduler.finished(self)
         if self.supervisor.session is not None:
             # Also after a shell: it may have begun before the last Python block's successor was prepared.
@@ -334,9 +331,3 @@ class Block:
             message["files_cut"] = True
             self.notes.append(files.TOO_MANY_FILES)
         return contents
-
-    def _delete_code(self):
-        try:
-            os.unlink(self.request["path"])
-        except OSError:
-            pass  # the code may have removed it itself

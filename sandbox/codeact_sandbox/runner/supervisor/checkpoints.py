@@ -36,7 +36,6 @@ class Checkpoint:
         return self.pid is None and self.skipped is None
 
     def is_alive(self):
-        """Return whether its process lives."""
         return self.pid in system.parents()
 
     def is_connected(self):
@@ -50,7 +49,6 @@ class Checkpoint:
             return False
 
     def drop(self):
-        """End it."""
         self.sock.close()
         if self.pid is not None:
             # The end of its socket would end it, too, but only when it runs, and not if the block has stopped it.

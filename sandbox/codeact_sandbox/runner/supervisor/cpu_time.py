@@ -27,7 +27,6 @@ class CpuTimeMeter:
         self._trees_start = tree_seconds(find_roots)
 
     def seconds(self, alone):
-        """Return the seconds used."""
         cgroup = cgroup_seconds() if alone else None
         if cgroup is None or self._cgroup_start is None:
             return tree_seconds(self._find_roots) - self._trees_start

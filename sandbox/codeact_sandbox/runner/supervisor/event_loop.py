@@ -40,7 +40,6 @@ class EventLoop:
             self.selector.modify(sock, events, call)
 
     def call_later(self, seconds, call):
-        """Call something after some time."""
         timer = [time.monotonic() + seconds, next(self._timer_order), call]
         heapq.heappush(self._timers, timer)
         return timer

@@ -1,5 +1,6 @@
 """Files of the workspace, transferred in pieces that the host requests, so that a transfer never delays a result."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -7,8 +8,8 @@ import os
 import stat
 import time
 
-from ..shared import folders
-from . import replay_files
+from ..shared import folders, packages
+from . import home_folders
 
 CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
@@ -50,8 +51,8 @@ class Files:
                 answer = self._write(ident, request, data)
             elif op == "list":
                 answer = self._list(request.get("folder", self.root), request.get("most", SCAN_LIMIT))
-            elif op in replay_files.OPERATIONS:
-                answer = replay_files.handle(self, request)
+            elif op in REPLAY_OPERATIONS:
+                answer = _replay(self, request)
             else:
                 answer = {"error": "unknown operation", "errno": 22}
             return answer, b""
@@ -98,11 +99,7 @@ class Files:
         try:
             # Without blocking, because opening a pipe waits for its other end.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            try:
-                # Reads by code must be distinguishable from reads here.
-                fd = os.open(os.path.basename(name), flags | os.O_NOATIME, dir_fd=folder)
-            except PermissionError:
-                fd = os.open(os.path.basename(name), flags, dir_fd=folder)
+            fd = os.open(os.path.basename(name), flags, dir_fd=folder)
         finally:
             os.close(folder)
         info = os.fstat(fd)
@@ -125,7 +122,8 @@ class Files:
             below = -1
             try:
                 if create:
-                    _make_folder(part, fd)
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o755, dir_fd=fd)
                 # Not for reading: gVisor would follow a link.
                 below = os.open(part, folders.PATH_ONLY, dir_fd=fd)
             finally:
@@ -164,11 +162,9 @@ class Files:
 
     def remember(self, path):
         """Do not report a file that the host already has."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             name = path[len(self.root) + 1 :]
             self._known[name] = _version_of(os.lstat(path))
-        except (OSError, ValueError):
-            pass
 
     def _content(self, name):
         try:
@@ -248,7 +244,6 @@ class Upload:
             raise
 
     def write(self, data):
-        """Append bytes."""
         view = memoryview(data)
         while view:
             view = view[os.write(self.fd, view) :]
@@ -263,11 +258,8 @@ class Upload:
         return info
 
     def abandon(self):
-        """Remove what has been received."""
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(self.temporary, dir_fd=self.folder)
-        except OSError:
-            pass
         os.close(self.fd)
         os.close(self.folder)
 
@@ -281,13 +273,81 @@ def _length(entry):
     return len(json.dumps(entry["name"])) + 64
 
 
-def _make_folder(part, fd):
-    try:
-        os.mkdir(part, 0o755, dir_fd=fd)
-    except FileExistsError:
-        pass
-
-
 def _version_of(info):
     # Code can set the modification time back, but not the change time.
     return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_mode)
+
+
+# Requests of the host while it replays the blocks of an old session
+
+REPLAY_OPERATIONS = ("remove", "forget", "empty")
+# Folders besides the workspace that code can write to.
+TEMPORARY = ("/tmp", "/dev/shm")
+CLEAR_S = 1.0
+CACHES_S = 1.0
+
+
+def _replay(workspace, request):
+    if request["op"] == "empty":
+        return remove_temporary_files()
+    if request["op"] == "forget":
+        return remove_compiled_modules(workspace.root)
+    return {"files": [_remove(workspace, file) for file in request["files"]]}
+
+
+def _remove(workspace, file):
+    """Remove a file, if it exists, and folders that become empty."""
+    try:
+        folder = workspace._folder(file["name"])
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        os.unlink(os.path.basename(file["name"]), dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(folder)
+    _remove_empty(workspace, os.path.dirname(file["name"]))
+
+
+def _remove_empty(workspace, name):
+    while name:
+        try:
+            folder = workspace._folder(name)
+            try:
+                os.rmdir(os.path.basename(name), dir_fd=folder)
+            finally:
+                os.close(folder)
+        except OSError:
+            return  # it is not empty
+        name = os.path.dirname(name)
+
+
+def remove_compiled_modules(root):
+    """Remove compiled modules: Python would use an old one if its source was rewritten within the same second."""
+    until = time.monotonic() + CACHES_S
+    for top in (root, *TEMPORARY):
+        for folder, _, names in os.walk(top):
+            if time.monotonic() > until:
+                return {}
+            if os.path.basename(folder) == "__pycache__":
+                _remove_all(folder, names)
+    return {}
+
+
+def _remove_all(folder, names):
+    for name in names:
+        with contextlib.suppress(OSError):  # it belongs to another user
+            os.unlink(os.path.join(folder, name))
+
+
+def remove_temporary_files():
+    """Remove the content of the folders for temporary files and for packages, except what the user has mounted there."""
+    until = time.monotonic() + CLEAR_S
+    for folder in (*TEMPORARY, packages.FOLDER):
+        if os.path.isdir(folder) and os.access(folder, os.W_OK):
+            for _ in folders.remove_content(folder):
+                if time.monotonic() > until:
+                    raise OSError(62, "there are too many temporary files")
+    home_folders.prepare("session")
+    return {}

@@ -1,5 +1,6 @@
 """In process mode each block has its own home, so that no block leaves settings for the next one."""
 
+import contextlib
 import os
 import time
 
@@ -42,14 +43,12 @@ class HomeFolders:
         if self._removals:
             self._remove_some()  # the last block may have used all space, for files that its home has
         home = "%s-%s" % (self._prefix, os.urandom(8).hex())
-        try:
+        with contextlib.suppress(OSError):  # a block may have used all space, and the next one may free some
             os.mkdir(home, 0o700)
             for name in self._folders:
                 os.mkdir(os.path.join(home, name), 0o700)
             for name in self._links:
                 os.symlink(os.path.join(SKELETON, name), os.path.join(home, name))
-        except OSError:
-            pass  # a block may have used all space, and the next one may free some
         return home
 
     def variables(self, worker):
@@ -61,11 +60,9 @@ class HomeFolders:
 
     def _restore_modes(self, home):
         """Make a home accessible again: all blocks have the same user, and Landlock keeps none of them from `chmod`."""
-        try:
+        with contextlib.suppress(OSError):  # there was no space for all of it
             for name in ("", *self._folders):
                 os.chmod(os.path.join(home, name), 0o700)
-        except OSError:
-            pass  # there was no space for all of it
 
     def forget(self):
         """Do not remove homes any more: none is left."""

@@ -76,7 +76,6 @@ class Jobs:
         self._supervisor.send(wire.ANSWER, ident, {"dropped": dropped})
 
     def resume(self):
-        """Let streamed outputs continue."""
         stalled, self.stalled = self.stalled, []
         for output in stalled:
             self._supervisor.output_reader.resume(output)
@@ -87,12 +86,10 @@ class Jobs:
             job.killed = job.killed or "cancel"
 
     def forget(self):
-        """End jobs of which no process is left."""
         for job in list(self.running.values()):
             job.abandon()
 
     def ended(self, job):
-        """Remove a job."""
         del self.running[job.ident]
         self._supervisor.scheduler.job_ended()
 
@@ -188,7 +185,6 @@ class Job(process_block.ProcessBlock):
                 system.send_signal(self.worker.pid, number)
 
     def add_credit(self, count):
-        """Let more of the streamed output be sent."""
         self.credit += count
         if self.worker.status is not None:
             self.finish()
@@ -204,7 +200,6 @@ class Job(process_block.ProcessBlock):
             self.finish()
 
     def abandon(self):
-        """End it: no process of it is left."""
         self.finish()
 
     def finish(self):

@@ -2,6 +2,7 @@
 
 import array
 import collections
+import contextlib
 import fcntl
 import os
 import selectors
@@ -42,14 +43,11 @@ class OutputCapture:
         # The timer until it is read again.
         self.timer = None
 
-    def close_write_end(self):
-        """Close the block's end, once it has been sent to the block."""
-        os.close(self.write_fd)
-
     def read(self):
         """Read once; return the number of bytes: 0 at the end of the stream, None if there was nothing."""
         try:
-            data = os.read(self.fd, READ_SIZE) if self._buffer is None else self._read_large()
+            large = self._buffer
+            data = os.read(self.fd, READ_SIZE) if large is None else large[: os.readv(self.fd, [large])]
         except BlockingIOError:
             return None
         if not self.done:
@@ -60,16 +58,10 @@ class OutputCapture:
 
     def _enlarge(self):
         self._buffer = memoryview(bytearray(LARGE_PIPE))
-        try:
+        with contextlib.suppress(OSError):  # the user's pipes have together reached their limit
             fcntl.fcntl(self.fd, F_SETPIPE_SZ, LARGE_PIPE)
-        except OSError:
-            pass  # the user's pipes have together reached their limit
-
-    def _read_large(self):
-        return self._buffer[: os.readv(self.fd, [self._buffer])]
 
     def waiting(self):
-        """Return how many bytes are in the pipe."""
         count = array.array("i", [0])
         fcntl.ioctl(self.fd, termios.FIONREAD, count)
         return count[0]
@@ -104,7 +96,6 @@ class OutputCapture:
         return bytes(self._tail), self.dropped
 
     def keep(self, data):
-        """Add bytes to the output."""
         self.received += len(data)
         if self._head_room:
             head, data = data[: self._head_room], data[self._head_room :]
@@ -156,7 +147,6 @@ class OutputReader:
             self.start(capture)
 
     def resume(self, capture):
-        """Go on reading a pipe after a pause."""
         if capture.paused:
             capture.paused = False
             self._watch(capture)
@@ -172,7 +162,6 @@ class OutputReader:
             self._close(capture)
 
     def forget(self):
-        """Close the pipes of ended blocks."""
         while self._drained:
             self._close(self._drained.popleft())
 

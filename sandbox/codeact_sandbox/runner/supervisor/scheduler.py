@@ -1,6 +1,7 @@
 """When blocks start: one at a time in a session, several at once in process mode; and what follows each."""
 
 import collections
+import contextlib
 import os
 import stat
 import time
@@ -50,11 +51,9 @@ class Scheduler:
             self._preloaded_files = set(os.listdir(ipc.POSIX_MEMORY))
 
     def note_request(self):
-        """Find out whether requests come without a pause."""
         self._back_to_back = time.monotonic() - self._last_end < BACK_TO_BACK_S
 
     def submit(self, block):
-        """Run a block as soon as possible."""
         self.note_request()
         self._queue.append(block)
         self.start_next()
@@ -122,12 +121,10 @@ class Scheduler:
     def clean_up(self):
         """Remove what blocks of process mode have left in memory, and undo what keeps the next block from being saved."""
         for folder in (self._config["workspace"], "/tmp", packages.FOLDER, ipc.POSIX_MEMORY, ipc.POSIX_QUEUES):
-            try:
+            with contextlib.suppress(OSError):  # it belongs to another user
                 mode = stat.S_IMODE(os.stat(folder).st_mode)
                 if mode & stat.S_IRWXU != stat.S_IRWXU:
                     os.chmod(folder, mode | stat.S_IRWXU)
-            except OSError:
-                pass  # it belongs to another user
         if not (self._in_session or self.running or self.supervisor.jobs.running):
             # The kernel does not record which block has created a semaphore, so all are removed when nothing runs.
             ipc.remove_all()

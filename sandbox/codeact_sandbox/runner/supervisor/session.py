@@ -178,7 +178,6 @@ class Session:
             )
 
     def keep_checkpoint(self, checkpoint):
-        """Keep a checkpoint instead of the previous one."""
         if self._kept is not None:
             self._kept.drop()
         self._kept, self._kept_environment = checkpoint, self.environment.save()

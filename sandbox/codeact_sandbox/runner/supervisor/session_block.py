@@ -56,7 +56,6 @@ class SessionBlock(block.Block):
             self._complete()
 
     def _complete(self):
-        """Finish a block that has reported its end."""
         self.completed = True
         fits = self.session.environment.interpreter_ended(self.report)
         if self.report["late"]:
@@ -90,11 +89,12 @@ class SessionBlock(block.Block):
             super().kill(why)
         elif self.postponed_kill is None:
             self.postponed_kill = why
-            self.supervisor.loop.call_later(CHECKPOINT_GRACE_S, lambda: self._kill_at_once(why))
 
-    def _kill_at_once(self, why):
-        self.kill_at_once = True
-        self.kill(why)
+            def kill_at_once():
+                self.kill_at_once = True
+                self.kill(why)
+
+            self.supervisor.loop.call_later(CHECKPOINT_GRACE_S, kill_at_once)
 
     def on_worker_disconnect(self):
         # If it has died, how it ended is reported in a moment.

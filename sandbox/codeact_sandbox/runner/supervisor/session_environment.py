@@ -18,7 +18,6 @@ class SessionEnvironment:
         self._changes = _empty()
 
     def for_shell(self, workspace):
-        """Return the fields of a shell's request."""
         return dict(self._shared, cwd=self._shared["cwd"] or workspace)
 
     def changes_for_interpreter(self):
@@ -31,11 +30,9 @@ class SessionEnvironment:
         self._changes = dict(self._shared)
 
     def save(self):
-        """Return the state, for `restore`."""
         return dict(self._shared)
 
     def restore(self, saved):
-        """Go back to a saved state."""
         self._shared = dict(saved)
 
     def interpreter_ended(self, report):
@@ -45,7 +42,6 @@ class SessionEnvironment:
         return _merge(self._shared, report["cwd"], report["environment"], report["unset"])
 
     def shell_ended(self, data):
-        """Apply what a shell has changed."""
         cwd, separator, rest = data.partition(b"\0")
         if not separator:
             return True
@@ -79,7 +75,6 @@ def _is_name(text):
 
 
 def _is_text(text):
-    """Return whether system calls accept it."""
     try:
         return isinstance(text, str) and "\0" not in os.fsencode(text).decode("latin-1")
     except UnicodeError:

@@ -13,7 +13,6 @@ from . import (
     channels,
     event_loop,
     files,
-    fresh_state,
     home_folders,
     job,
     output_capture,
@@ -34,17 +33,7 @@ LEASE_EXPIRED = 75
 INTERNAL_ERROR = 70
 # Prefix of the image's variables of Python, which this interpreter must not see.
 HIDDEN_PREFIX = "CODEACT_"
-REQUEST_FIELDS = (
-    "command",
-    "path",
-    "keep_state",
-    "scan",
-    "hide",
-    "delete",
-    "tools",
-    "tool_sources",
-    "cpu_seconds",
-)
+REQUEST_FIELDS = ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources", "cpu_seconds")
 
 
 class Supervisor:
@@ -126,7 +115,6 @@ class Supervisor:
             self.fatal(str(error))
 
     def _dispatch(self, kind, ident, payload):
-        """Handle one frame of the host."""
         if kind == wire.TOOL_ANSWER:
             self._answer_call(ident, payload)
             return
@@ -215,7 +203,6 @@ class Supervisor:
         self._block_count = 0
 
     def begin(self):
-        """Prepare the first block."""
         self.scheduler.keep_preloaded_files()
         if self.session is not None:
             self.session.start()
@@ -261,7 +248,7 @@ class Supervisor:
             self._ready = True
             unfit = message.pop("unfit", None)
             if self.config.get("reusable"):
-                self.fresh = fresh_state.FreshState(self, unfit)
+                self.fresh = reset.FreshState(self, unfit)
             self.send(wire.HELLO, 0, dict(describe(self.config), **message))
             self.begin()
         else:
@@ -286,7 +273,6 @@ def describe(config):
 
 
 def main(configuration, path):
-    """Start the supervisor; called by the boot code."""
     system.prctl(system.PR_SET_DUMPABLE, 0)
     os.closerange(3, MAX_INHERITED_FDS)  # left open by the program that has started the sandbox
     kind, _, payload = configuration
@@ -295,7 +281,13 @@ def main(configuration, path):
         raise wire.ProtocolError("the frame after the modules must be the configuration")
     os.umask(0o022)
     config["path_variables"] = set_environment(config.pop("environment"))
-    config["sys_path"] = python_path(config["workspace"]) + [entry for entry in path if entry]
+    # The folders of PYTHONPATH, which the isolated interpreter has ignored.
+    own = [
+        os.path.join(config["workspace"], entry)
+        for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if entry
+    ]
+    config["sys_path"] = own + [entry for entry in path if entry]
     system.raise_descriptor_limit()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
@@ -318,8 +310,3 @@ def set_environment(variables):
     previous = {name: os.environ.get(name) for name, value in variables.items() if "/" in value}
     os.environ.update(variables)
     return previous
-
-
-def python_path(workspace):
-    """Return the folders of PYTHONPATH, which the isolated interpreter has ignored."""
-    return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

@@ -34,7 +34,6 @@ class ToolRelay:
         self._update_events()
 
     def answer(self, payload):
-        """Forward an answer to the block."""
         if len(payload) < CALL_NUMBER.size:
             raise wire.ProtocolError("an answer to a call without its number")
         (number,) = CALL_NUMBER.unpack_from(payload)

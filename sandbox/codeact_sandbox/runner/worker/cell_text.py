@@ -58,7 +58,6 @@ def translate(text):
 
 
 def _translated(line):
-    """Translate one logical line."""
     indent = line[: len(line) - len(line.lstrip(" \t"))]
     code = line[len(indent) :]
     text = code.rstrip("\n")

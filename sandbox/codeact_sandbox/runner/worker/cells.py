@@ -2,13 +2,15 @@
 
 import ast
 import builtins
+import sys
 
-from . import cell_loop, cell_text, code_file, display, execution, shell_loader, values
+from . import cell_text, display, execution, ipython_shell, small_shell, values
 
 # A cell that calls one of these outside of a function needs a loop that runs.
 _NEEDS_LOOP = ("create_task", "ensure_future", "get_running_loop")
 _NEEDS_LOOP_BYTES = tuple(name.encode() for name in _NEEDS_LOOP)
 _MAX_VALUES = 1000
+_NOT_LOADED = "IPython is installed but could not be loaded (%s: %s); a small set of magics is used instead\n"
 _CO_COROUTINE = 0x80  # the module inspect takes milliseconds to import
 
 
@@ -28,8 +30,10 @@ class Cells:
         self.namespace = namespace
         self.inputs = [""]
         self.values = {}
-        self.loop = cell_loop.CellLoop()
-        self.shell = shell_loader.ShellLoader(self)
+        self.loop = CellLoop()
+        self.shell = None
+        # What `get_ipython()` returns.
+        self.public = small_shell.ZMQLikeShellStub(self)
         self._last_values = ["", "", ""]
         namespace.update(self.history(), _="", __="", ___="", _i="", _ii="", _iii="")
 
@@ -44,21 +48,32 @@ class Cells:
 
     def run(self, code, filename):
         """Run a cell; the value of a last expression is printed."""
-        code_file.show_lines(filename, code)
+        execution.show_lines(filename, code)
         self._remember_input(code)
         return execution.run_guarded(filename, lambda: self._run_and_show(code, filename))
 
     def evaluate(self, text, filename):
         """Run code inside a cell, such as the body of a magic."""
         code = text.encode("utf-8", "replace")
-        code_file.show_lines(filename, code)
+        execution.show_lines(filename, code)
         return self._execute(self.compile(code, filename))
+
+    def load_shell(self):
+        """Return the shell, which is loaded when something first needs it: IPython, or the small shell where there is none."""
+        if self.shell is None:
+            try:
+                self.shell = ipython_shell.load(self) or small_shell.ZMQLikeSmallShell(self)
+            except Exception as error:
+                self.shell = small_shell.ZMQLikeSmallShell(self)
+                sys.stderr.write(_NOT_LOADED % (type(error).__name__, error))
+            self.public = self.shell.public
+        return self.shell
 
     def show(self, value):
         """Print a value as a notebook does, and keep it; return its text and its `values.encode`, or None if nothing is shown."""
-        text = None if self.shell.is_loaded else values.text_like_repr(value)
+        text = None if self.shell else values.text_like_repr(value)
         if text is None:
-            text = self.shell.load().text_of(value)
+            text = self.load_shell().text_of(value)
         self._remember_value(value)
         if text is None or not display.show_value(value, text):
             return None
@@ -66,7 +81,7 @@ class Cells:
 
     def _run_and_show(self, code, filename):
         if b"IPython" in code:
-            self.shell.load()  # what the cell imports is to find it
+            self.load_shell()  # what the cell imports is to find it
         value = self._execute(self.compile(code, filename))
         return None if value is None else self.show(value)
 
@@ -84,7 +99,6 @@ class Cells:
     # From the text to code
 
     def compile(self, code, filename):
-        """Compile a cell."""
         if not cell_text.is_command(code, self.namespace, vars(builtins)):
             try:
                 return _compiled(ast.parse(code, filename), code, filename)
@@ -96,7 +110,7 @@ class Cells:
 
     def _compile_special(self, text, filename):
         text = text.replace("\r\n", "\n")
-        translated = self.shell.load().translate(text)
+        translated = self.load_shell().translate(text)
         blank = len(text) - len(text.lstrip("\n"))
         if not translated.startswith("\n" * blank):
             translated = "\n" * blank + translated.lstrip("\n")
@@ -172,3 +186,95 @@ def _needs_loop(node):
         if _needs_loop(child):
             return True
     return False
+
+
+# The event loop of cells
+
+MAX_NAMED_TASKS = 10
+TASK_NAME_LIMIT = 100
+
+
+class CellLoop:
+    """An asyncio event loop that is made when the first cell awaits something.
+
+    Nothing of asyncio is imported before: that takes longer than a short block.
+    """
+
+    def __init__(self):
+        self._loop = None
+        self._pool = None
+
+    def run(self, coroutine):
+        """Run a coroutine until it ends; other tasks of the loop run meanwhile."""
+        loop = self._open_loop()
+        try:
+            # What it raises does not pass through asyncio, so that a traceback shows no function of asyncio.
+            result, error = loop.run_until_complete(_caught(coroutine))
+        finally:
+            self._end_idle_threads(loop)
+        if error is not None:
+            raise error
+        return result
+
+    def call(self, function):
+        """Call a function while the loop runs, so that it can start tasks."""
+
+        async def call():
+            return function()
+
+        return self.run(call())
+
+    def discard(self):
+        """Give up the loop in a restored checkpoint: threads that it waits for are gone."""
+        loop, self._loop, self._pool = self._loop, None, None
+        names = []
+        if loop is None:
+            return names
+        try:
+            asyncio = sys.modules["asyncio"]
+            for task in asyncio.all_tasks(loop):
+                names.append(_name(task))
+                # Not `task.cancel()`, which only takes effect when the loop runs.
+                asyncio.Future.cancel(task)
+            asyncio.set_event_loop(None)
+        except Exception:
+            pass  # the code has changed asyncio; the session goes on without the loop all the same
+        return sorted(names)[:MAX_NAMED_TASKS]
+
+    def _open_loop(self):
+        import asyncio
+
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+            self._renew_pool(self._loop)
+        # `asyncio.run` of an earlier cell leaves none.
+        asyncio.set_event_loop(self._loop)
+        return self._loop
+
+    def _renew_pool(self, loop):
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._pool = ThreadPoolExecutor(thread_name_prefix="asyncio")
+        loop.set_default_executor(self._pool)
+
+    def _end_idle_threads(self, loop):
+        """End the threads of `asyncio.to_thread`: while there is one, no checkpoint can be taken ahead."""
+        asyncio = sys.modules["asyncio"]
+        if self._pool is None or loop.is_closed() or not self._pool._threads or asyncio.all_tasks(loop):
+            return
+        self._pool.shutdown(wait=False)
+        self._renew_pool(loop)
+
+
+async def _caught(coroutine):
+    try:
+        return await coroutine, None
+    except BaseException as error:  # whatever the cell raises is its result, also SystemExit
+        return None, error
+
+
+def _name(task):
+    try:
+        return str(task.get_coro().__qualname__)[:TASK_NAME_LIMIT]
+    except Exception:  # a coroutine may be an object of any class
+        return "a task"

@@ -12,7 +12,7 @@ import time
 from select import POLLIN, poll
 
 from ..shared import system, wire
-from . import hidden_children, stdio
+from . import stdio
 
 CLOSE_TIMEOUT_MS = 1000
 # With that of blocks, the kernel kills a block before the checkpoint that shares its memory, whatever the size of each.
@@ -52,7 +52,7 @@ class CheckpointForker:
         self._memory_limit = memory_limit
         self._drop_protection = drop_protection
         self._mask = ctypes.create_string_buffer(128)
-        self.checkpoints = hidden_children.CheckpointProcesses()
+        self.checkpoints = CheckpointProcesses()
 
     def why_too_large(self):
         """Return why the session is too large for a checkpoint, or None; wait for the memory of one that is ending."""
@@ -78,7 +78,9 @@ class CheckpointForker:
     def _fork_and_wait(self, fd, unneeded, copied):
         """Fork, and wait until the child has closed its copies: the block may close one and expect an effect."""
         wait_end, child_end = os.pipe()
-        dead, pid = _dead_socket(), None
+        dead, other = _socket.socketpair()
+        other.close()
+        dead, pid = dead.detach(), None
         try:
             pid = self._fork(fd, [*unneeded, wait_end, dead, child_end], copied, dead)
         finally:
@@ -128,7 +130,10 @@ class CheckpointForker:
 
 def why_too_large(memory_limit, pid="self"):
     """Return why a block would have too little memory beside a checkpoint, or None."""
-    own = system.resident_bytes(pid) if memory_limit else 0
+    own = 0
+    if memory_limit:
+        with open("/proc/%s/statm" % pid) as file:
+            own = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     if own <= (memory_limit or 0) * ALWAYS_FITS_SHARE:
         return None
     if (system.memory_in_use() or 0) + own * WRITTEN_SHARE > memory_limit * SANDBOX_MEMORY_SHARE:
@@ -213,14 +218,63 @@ def _pipes_and_sockets(*excluded):
     return found
 
 
-def _dead_socket():
-    dead, other = _socket.socketpair()
-    other.close()
-    return dead.detach()
-
-
 def _wait_for_end(fd):
     """Wait until the other end of a pipe is closed; not for ever, because code of the same user can prevent it."""
     waiting = poll()
     waiting.register(fd, POLLIN)
     waiting.poll(CLOSE_TIMEOUT_MS)
+
+
+# Checkpoints are children that the code has not started
+
+MAX_PAUSE_S = 0.01
+
+
+class CheckpointProcesses:
+    """The children that are checkpoints: reaps them, and lets `os.wait` and similar functions see only other children."""
+
+    def __init__(self):
+        self._pids = set()
+
+    def add(self, pid):
+        self._pids.add(pid)
+
+    def reap(self):
+        """Wait for those that have ended: zombies count against the limit of processes."""
+        for pid in list(self._pids):
+            try:
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            except ChildProcessError:
+                pass  # a child of the process that this one was forked from
+            self._pids.discard(pid)
+
+    def hide(self):
+        """Replace the functions that wait for any child: code that waits for all children would otherwise never end."""
+        waitpid, wait4 = os.waitpid, os.wait4
+
+        def for_any(call, pid, options):
+            if pid == -1 and not options & ~os.WNOHANG:
+                # If none has ended, the function is called for a living child, and returns in its own way.
+                pid = self._ended_child(options) or min(system.children() - self._pids)
+            return call(pid, options)
+
+        os.waitpid = lambda pid, options, /: for_any(waitpid, pid, options)
+        os.wait4 = lambda pid, options, /: for_any(wait4, pid, options)
+        os.wait = lambda: for_any(waitpid, -1, 0)
+        os.wait3 = lambda options, /: for_any(wait4, -1, options)
+
+    def _ended_child(self, options):
+        """Wait for a child that is no checkpoint; return None if none has ended and the caller does not want to wait."""
+        pause = 0.0005
+        while True:
+            self.reap()
+            if not system.children() - self._pids:
+                raise ChildProcessError(errno.ECHILD, os.strerror(errno.ECHILD))
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None and ended.si_pid not in self._pids:
+                return ended.si_pid
+            if options & os.WNOHANG:
+                return None
+            time.sleep(pause)
+            pause = min(pause * 2, MAX_PAUSE_S)

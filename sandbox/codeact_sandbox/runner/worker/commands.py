@@ -20,7 +20,6 @@ def run(command):
 
 
 def output(command):
-    """Run a command line."""
     import subprocess
 
     sys.stdout.flush()

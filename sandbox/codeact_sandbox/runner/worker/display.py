@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 
-from . import displays
+from . import displays, stdio
 
 REPR_SECONDS = 10.0
 METHODS = {
@@ -51,7 +51,6 @@ class DisplayHandle:
         display(thing, display_id=self.display_id, **options)
 
     def update(self, thing, **options):
-        """Replace what is shown under this name."""
         display(thing, display_id=self.display_id, update=True, **options)
 
 
@@ -240,42 +239,18 @@ def _method(thing, name):
 
 
 def _add_methods(thing, data, metadata):
-    method = _method(thing, BUNDLE)
-    if method is not None:
-        _add(method, lambda made: _take_bundle(made, data, metadata), include=None, exclude=None)
-    for name, kind in METHODS.items():
+    for name, kind in dict({BUNDLE: None}, **METHODS).items():
         method = _method(thing, name) if kind not in data else None
-        if method is not None:
-            _add(method, lambda made, kind=kind: _take_value(kind, made, data, metadata))
-
-
-def _add(method, take, **arguments):
-    try:
-        made = method(**arguments)
-        if made is not None:
-            take(made)
-    except TimeLimitExceeded:
-        raise
-    except Exception as error:  # as in a notebook, the object's other forms are shown all the same
-        name = "".join(getattr(method, "__name__", "a method"))
-        sys.stderr.write("%s raised %s: %s\n" % (name, type(error).__name__, _text(error)))
-
-
-def _text(error):
-    try:
-        return "".join([str(error)])[:1000]
-    except Exception:
-        return ""
-
-
-def _take_bundle(made, data, metadata):
-    made, more = made if isinstance(made, tuple) else (made, {})
-    data.update(made)
-    metadata.update(more or {})
-
-
-def _take_value(kind, made, data, metadata):
-    made, more = made if isinstance(made, tuple) else (made, None)
-    data[kind] = made
-    if more:
-        metadata[kind] = more
+        if method is None:
+            continue
+        try:
+            made = method() if kind else method(include=None, exclude=None)
+            made, more = made if isinstance(made, tuple) else (made, None)
+            if made is not None:
+                data.update({kind: made} if kind else made)
+                metadata.update(({kind: more} if kind else more) if more else {})
+        except TimeLimitExceeded:
+            raise
+        except Exception as error:  # as in a notebook, the object's other forms are shown all the same
+            called = "".join(getattr(method, "__name__", "a method"))
+            sys.stderr.write("%s raised %s: %s\n" % (called, type(error).__name__, stdio.text_of(error)[:1000]))

@@ -50,7 +50,6 @@ class Block:
         self.names = {}
 
     def has_room(self, size=0):
-        """Return whether another display can be kept."""
         return self.count < wire.MAX_DISPLAYS and self.size + size <= wire.MAX_DISPLAY_BYTES
 
 
@@ -72,7 +71,6 @@ class State:
 
 
 def begin(send, folder):
-    """Accept the displays of a block."""
     State.block = Block(send, folder)
 
 

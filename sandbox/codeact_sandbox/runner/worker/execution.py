@@ -1,12 +1,15 @@
 """Running Python code, and how it ended; `cells` runs that of sessions."""
 
 import builtins
+import errno
+import io
+import linecache
 import os
 import sys
 import traceback
 import types
 
-from . import figures
+from . import figures, stdio
 
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
@@ -27,12 +30,10 @@ class Outcome:
         self.error = error
 
     def message(self):
-        """Return it as the message of a report."""
         return {"exit_code": self.exit_code, "value": self.value, "plain": self.plain, "error": self.error}
 
 
 def new_main():
-    """Make a new `__main__` module, and register it."""
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
@@ -45,22 +46,11 @@ def hide_folders(*folders):
     _own_files += tuple(folder + "/" for folder in folders)
 
 
-def public_trace(error):
-    """Return the traceback of an exception, without the functions that are left out."""
-    return _without_own_entries(error.__traceback__)
-
-
 def run_script(code, filename, namespace):
-    """Run code as `python file` would."""
-    return run_guarded(filename, lambda: _run_all(code, filename, namespace))
-
-
-def _run_all(code, filename, namespace):
-    exec(compile(code, filename, "exec", dont_inherit=True), namespace)
+    return run_guarded(filename, lambda: exec(compile(code, filename, "exec", dont_inherit=True), namespace))
 
 
 def run_guarded(filename, run):
-    """Run code; whatever it raises is its outcome."""
     outcome = _run_to_end(filename, run)
     if figures.Settings.pending:
         # An error in it is printed; the code itself has ended before.
@@ -83,17 +73,17 @@ def _exit_outcome(exit_request):
         return Outcome()
     if isinstance(code, int):
         return Outcome(exit_code=code & 0xFF)
-    print_error(_text(code) + "\n")
+    print_error(stdio.text_of(code) + "\n")
     return Outcome(exit_code=1)
 
 
 def _error_outcome(error, filename):
-    kind, name = type(error), _text(type(error).__name__)[:NAME_LIMIT]
+    kind, name = type(error), stdio.text_of(type(error).__name__)[:NAME_LIMIT]
     # The first entries are this file's own.
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    trace = _without_own_entries(trace)
+    trace = without_own_entries(trace)
     _shorten_chain(error)
     unparsed = _is_unparsed(error, filename)
     if unparsed:
@@ -108,7 +98,7 @@ def _error_outcome(error, filename):
         print_error("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
     # `str` of a parser's error ends with the file and the line.
-    message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
+    message = stdio.text_of(SyntaxError.msg.__get__(error) if unparsed else error)
     return Outcome(exit_code, error={"type": name, "message": message[:MESSAGE_LIMIT], "line": line})
 
 
@@ -137,10 +127,10 @@ def _shorten_chain(error):
         error = error.__cause__ or error.__context__
         if error is None:
             return
-        error.__traceback__ = _without_own_entries(error.__traceback__)
+        error.__traceback__ = without_own_entries(error.__traceback__)
 
 
-def _without_own_entries(trace):
+def without_own_entries(trace):
     """Remove the entries of this package and of the functions of host tools."""
     entries = []
     while trace is not None:
@@ -150,14 +140,6 @@ def _without_own_entries(trace):
     for entry, following in zip(entries, entries[1:] + [None]):
         entry.tb_next = following
     return entries[0] if entries else None
-
-
-def _text(thing):
-    """Return `str` of it, as a plain string; empty if that fails."""
-    try:
-        return "".join([str(thing)])  # not of its characters, each of which would take an object
-    except BaseException:
-        return ""
 
 
 def _is_unparsed(error, filename):
@@ -188,3 +170,62 @@ def print_error(text):
             os.write(2, text.encode("utf-8", "replace"))
         except OSError:
             pass  # it has also closed the descriptor: the error is still in the result
+
+
+# The file of a block's code: in the workspace, or only in memory if there is no space
+
+_CODE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def save_code(path, data):
+    """Write a block's code to its file; return False if there was no space: then it must run from memory."""
+    try:
+        _write_code(path, data)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        return False
+    return True
+
+
+def _write_code(path, data):
+    try:
+        fd = os.open(path, _CODE_FLAGS, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, _CODE_FLAGS, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        os.unlink(path)  # part of a program is worse than none
+        raise
+    finally:
+        os.close(fd)
+
+
+def show_lines(name, data):
+    """Let tracebacks show lines of code that is in no file."""
+    # As `linecache` does: split as Python splits lines, each with its line end; otherwise carets are off by one.
+    lines = io.StringIO(data.decode("utf-8", "replace"), None).readlines()
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    if not isinstance(linecache.cache, dict):
+        linecache.cache = {}
+    linecache.cache[name] = (len(data), None, lines, name)
+
+
+def hide_lines(name):
+    if isinstance(linecache.cache, dict):
+        linecache.cache.pop(name, None)
+
+
+def in_memory(data):
+    """Write a script to memory, where an interpreter can open it by a path."""
+    fd = os.memfd_create("block", 0)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    return "/proc/self/fd/%d" % fd

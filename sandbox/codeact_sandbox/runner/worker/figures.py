@@ -55,7 +55,6 @@ def new_figure_manager(num, *arguments, FigureClass=None, **named):  # noqa: N80
 
 
 def new_figure_manager_given_figure(num, figure):
-    """Return the manager of a figure, for matplotlib."""
     canvas = getattr(sys.modules[__name__], "FigureCanvas")(figure)  # noqa: B009 - it is made on demand
     manager = importlib.import_module("matplotlib.backend_bases").FigureManagerBase(canvas, num)
     if Settings.always or sys.modules["matplotlib"].is_interactive():
@@ -64,7 +63,6 @@ def new_figure_manager_given_figure(num, figure):
 
 
 def show(close=None, block=None):
-    """Show all open figures, and close them."""
     gcf = sys.modules["matplotlib._pylab_helpers"].Gcf
     try:
         for manager in gcf.get_all_fig_managers():
@@ -82,7 +80,6 @@ def flush():
 
 
 def set_formats(formats):
-    """Set the formats in which figures are shown."""
     known = ["retina" if name == "png2x" else name for name in formats]
     Settings.formats = tuple(sorted(name for name in known if name in _KINDS)) or ("png",)
 

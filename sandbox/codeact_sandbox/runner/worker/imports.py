@@ -13,7 +13,6 @@ from . import display, figures, ipython_display
 
 
 def install(config):
-    """Install the hooks, before anything is preloaded."""
     figures.Settings.always = config["mode"] != "session"
     own = os.environ.get("MPLBACKEND")
     adapters = {"IPython.core.display_functions": ipython_display.adapt, "plotly.io._renderers": _set_renderer}

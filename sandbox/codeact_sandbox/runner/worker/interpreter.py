@@ -6,33 +6,25 @@ import signal
 import sys
 
 from ..shared import packages, wire
-from . import cell_text, cells, code_file, display, displays, execution, interactive, stdio, tools
+from . import cell_text, cells, display, displays, execution, stdio, tools
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
 _get_handler, _set_handler = signal.getsignal, signal.signal
 WARM_UP_CODE = b"x = str(1)\nx and None"
 # Like the requests that come, so that it touches the same memory.
-WARM_UP_REQUEST = {
-    "path": "/workspace/tmp_code_%064d.py" % 0,
-    "command": None,
-    "keep_state": False,
-    "scan": True,
-    "cpu_seconds": None,
-    "hide": "/workspace/tmp_code_%064d.py" % 0,
-    "delete": False,
-    "timeout": 60.0,
-    "tools": False,
-    "tool_sources": None,
-    "number": 1000,
-    "cwd": "/workspace",
-    "environment": {WARM_UP_NAME: "/tmp"},
-    "unset": [WARM_UP_NAME],
-    "state_fd": 9,
-    "mode": "process",
-    "installs": False,
-    "fds": 2,
-}
+WARM_UP_REQUEST = dict(
+    dict.fromkeys("command keep_state scan cpu_seconds delete tools tool_sources installs".split()),
+    **dict.fromkeys(("path", "hide"), "/workspace/tmp_code_%064d.py" % 0),
+    environment={WARM_UP_NAME: "/tmp"},
+    unset=[WARM_UP_NAME],
+    timeout=60.0,
+    number=1000,
+    cwd="/workspace",
+    state_fd=9,
+    mode="process",
+    fds=2,
+)
 IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
 
 
@@ -58,7 +50,6 @@ class ScriptInterpreter:
         wire.unpack(wire.pack(wire.BLOCK_DONE, 0, outcome.message())[wire.HEADER.size :])
 
     def run(self, code, path, tool_sources):
-        """Run a script."""
         sys.argv = [path]
         # Not earlier: the zygote must not import anything from the workspace.
         sys.path.insert(0, os.path.dirname(path))
@@ -89,7 +80,7 @@ class SessionInterpreter:
         self.namespace = execution.new_main()
         self.namespace.update(tools.public())
         self.cells = cells.Cells(self.namespace)
-        interactive.replace(lambda: self.cells.shell.public)
+        _replace_interactive(lambda: self.cells.public)
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
         displays.State.is_late = self.streams.is_late
@@ -109,10 +100,9 @@ class SessionInterpreter:
         self._start_state = (_cwd(), _environment())
 
     def run(self, code, request, on_not_saved):
-        """Run a block."""
         self._modules_checked = False
         try:
-            if request["path"] and not code_file.save(request["path"], code):
+            if request["path"] and not execution.save_code(request["path"], code):
                 on_not_saved()
         except OSError as error:
             return cannot_save(request["path"], error)
@@ -125,7 +115,7 @@ class SessionInterpreter:
         _environment()
         displays.begin(lambda *_: None, "")
         cells.Cells({"__builtins__": builtins}).run(WARM_UP_CODE, WARM_UP_NAME)
-        code_file.hide_lines(WARM_UP_NAME)
+        execution.hide_lines(WARM_UP_NAME)
         displays.end()
         self.restore_builtins()
 
@@ -134,7 +124,6 @@ class SessionInterpreter:
         vars(builtins).update(self._builtins)
 
     def restore_modules(self):
-        """Restore modules that a block has removed."""
         if self._modules_checked:
             return
         self._modules_checked = True
@@ -143,7 +132,6 @@ class SessionInterpreter:
                 sys.modules[name] = module
 
     def end(self):
-        """End a block."""
         stdio.flush()
         _drop_readline_handler()
         fields = {"late": self.streams.end()}
@@ -180,7 +168,6 @@ def change_directory(folder):
 
 
 def set_variables(request):
-    """Set and remove the variables of a request."""
     for name, value in request["environment"].items():
         os.environ[name] = value
     for name in request["unset"]:
@@ -217,3 +204,47 @@ def _cwd():
         return os.getcwd()
     except OSError:
         return None
+
+
+# Functions that would wait for a user
+
+NO_INPUT = (
+    "nobody can answer %s here: put the value into the code, read it from a file or a variable of the environment, or ask "
+    "for it in your answer"
+)
+NO_DEBUGGER = (
+    "breakpoint() does nothing here: there is no debugger, because nobody can type; print the values instead\n"
+)
+
+
+def _replace_interactive(get_ipython):
+    """Replace the functions that would wait for a user."""
+
+    def ask(prompt="", /):
+        """Raise an error that says what to do instead: nobody can answer."""
+        raise EOFError(NO_INPUT % "input()")
+
+    ask.__name__ = ask.__qualname__ = "input"
+
+    def public():
+        return get_ipython()
+
+    public.__name__ = public.__qualname__ = "get_ipython"
+    builtins.input = ask
+    builtins.get_ipython = public
+    sys.breakpointhook = sys.__breakpointhook__ = _skip
+    _fit_pandas()
+
+
+def _skip(*_args, **_options):
+    sys.stderr.write(NO_DEBUGGER)
+
+
+def _fit_pandas():
+    """Let pandas show tables as in a notebook; it finds that out itself if a cell imports it."""
+    pandas = sys.modules.get("pandas")
+    try:
+        if pandas is not None and pandas.get_option("display.max_columns") == 0:
+            pandas.set_option("display.max_columns", 20)
+    except Exception:
+        pass  # whatever is imported under that name

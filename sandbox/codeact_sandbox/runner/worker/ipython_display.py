@@ -12,11 +12,7 @@ FUNCTIONS = ("display", "update_display", "clear_output", "publish_display_data"
 
 
 def adapt(module):
-    """Let IPython's functions show things where no shell of IPython runs; there they would only print.
-
-    Args:
-        module: IPython's module with these functions.
-    """
+    """Let IPython's functions show things where no shell of IPython runs; there they would only print."""
     for name in FUNCTIONS:
         if hasattr(module, name):
             setattr(module, name, _choose(getattr(module, name), getattr(display, name)))
@@ -49,21 +45,13 @@ class Finder:
         """Let the import system make the module."""
 
     def exec_module(self, module):
-        """Fill the module."""
         module.__dict__.update(_CONTENT[module.__name__])
         if module.__name__ == "IPython":
             importlib.import_module("IPython.display")
 
 
 class DisplayObject:
-    """Something to show, given as data, or as the name of a file.
-
-    Args:
-        data: The content. Default: that of the file.
-        url: Accepted for a URL; there is nothing to fetch it with.
-        filename: Name of a file with the content. Default: none.
-        metadata: What belongs to it. Default: nothing.
-    """
+    """Something to show, given as data, or as the name of a file."""
 
     mime = "text/plain"
     binary = False
@@ -88,11 +76,7 @@ class DisplayObject:
 
 
 class Image(DisplayObject):
-    """A PNG, JPEG, GIF or WebP image.
-
-    Args:
-        data: Its bytes, or the name of its file.
-    """
+    """A PNG, JPEG, GIF or WebP image."""
 
     binary = True
 
@@ -140,10 +124,7 @@ def get_ipython():
     """Return None: no shell of IPython runs."""
 
 
-_DISPLAY = {
-    **_CLASSES,
-    **{name: getattr(display, name) for name in FUNCTIONS},
-}
+_DISPLAY = {**_CLASSES, **{name: getattr(display, name) for name in FUNCTIONS}}
 _CONTENT = {
     "IPython": {"get_ipython": get_ipython, "version_info": (0, 0, 0), "__version__": "0.0.0"},
     "IPython.core": {},

@@ -13,7 +13,6 @@ NO_DEBUGGER = "there is no debugger here, because nobody can type: print the val
 
 
 def load(cells):
-    """Load IPython."""
     complete = sys.path[:]
     # A file of the user may have the name of one of its modules.
     sys.path[:] = [entry for entry in complete if entry and entry != os.getcwd()]
@@ -29,8 +28,6 @@ def load(cells):
 
 class IPythonShell:
     """IPython's shell, for the cells of a session."""
-
-    is_loaded = True
 
     def __init__(self, cells):
         namespace = cells.namespace
@@ -49,10 +46,6 @@ class IPythonShell:
         displays.State.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
 
-    def load(self):
-        """Return this shell."""
-        return self
-
     def _capture(self, data, metadata):
         """Give a display to `%%capture`, if that is running; return whether it is."""
         publisher = self.public.display_pub
@@ -62,7 +55,6 @@ class IPythonShell:
         return True
 
     def translate(self, text):
-        """Translate a cell to Python."""
         return self.public.transform_cell(text)
 
     def text_of(self, value):
@@ -109,7 +101,6 @@ class SessionPublisher:
     """What replaces methods of IPython's publisher of displays."""
 
     def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **_options):
-        """Show a bundle."""
         displays.publish(data, metadata, (transient or {}).get("display_id"), update)
 
     def clear_output(self, wait=False):
@@ -126,7 +117,6 @@ class SessionShell:
     kernel = None
 
     def init_user_ns(self):
-        """Set the variables that every session has."""
         super().init_user_ns()
         # Python's own end only the cell.
         for name in ("exit", "quit"):
@@ -139,19 +129,16 @@ class SessionShell:
         """Change nothing: the sandbox's interpreter is the right one."""
 
     def system(self, cmd):
-        """Run a command line."""
         self.user_ns["_exit_code"] = commands.run(self.var_expand(cmd, depth=1))
 
     system_piped = system_raw = system
 
     def getoutput(self, cmd, split=True, depth=0):
-        """Run a command line, and return its output."""
         text, self.user_ns["_exit_code"] = commands.output(self.var_expand(cmd, depth=depth + 1))
         kinds = importlib.import_module("IPython.utils.text")
         return kinds.SList(text.splitlines()) if split else kinds.LSString(text)
 
     def find_magic(self, magic_name, magic_kind="line"):
-        """Return the function of a magic."""
         return self.own_magics.get((magic_kind, magic_name)) or super().find_magic(magic_name, magic_kind)
 
     def _find_with_lazy_load(self, type_, magic_name):
@@ -170,19 +157,16 @@ class SessionShell:
         """Change nothing: there is no window."""
 
     def enable_matplotlib(self, gui=None):
-        """Let figures be shown without a window."""
         return magics.enable_matplotlib()
 
     def debugger(self, force=False):
-        """Write that there is no debugger."""
         _no_debugger()
 
     def ask_exit(self):
-        """End the cell."""
         raise SystemExit
 
     def _showtraceback(self, etype, evalue, stb):
-        execution.print_error(execution.formatted(etype, evalue, execution.public_trace(evalue)))
+        execution.print_error(execution.formatted(etype, evalue, execution.without_own_entries(evalue.__traceback__)))
 
 
 def _register(shell, cells):

@@ -73,7 +73,6 @@ class Domains:
         os.close(ruleset)
 
     def close(self):
-        """Close the descriptors of the folders."""
         wire.close_all(self._folders)
         self._folders = []
 

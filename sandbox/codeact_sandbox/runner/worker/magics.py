@@ -20,7 +20,6 @@ class UsageError(Exception):
 
 
 def enable_matplotlib():
-    """Let figures be shown without a window."""
     matplotlib = importlib.import_module("matplotlib")
     if matplotlib.rcParams["backend"] != figures.NAME:
         matplotlib.use(figures.NAME)
@@ -29,7 +28,6 @@ def enable_matplotlib():
 
 
 def run_pip(line):
-    """Run pip for the interpreter of the session."""
     commands.run("%s -m pip %s" % (shlex.quote(sys.executable), line))
 
 
@@ -95,11 +93,9 @@ class Magics:
         return sorted(("%" if kind == "line" else "%%") + name for kind, _, name in found) + scripts
 
     def line_pwd(self, _line):
-        """Return the current directory."""
         return os.getcwd()
 
     def line_cd(self, line):
-        """Change the current directory, and print it."""
         folder = os.path.expanduser(line.strip().strip("'\"") or "~")
         if folder == "-":
             folder = os.environ.get("OLDPWD", ".")
@@ -108,7 +104,6 @@ class Magics:
         print(os.getcwd())
 
     def line_ls(self, line):
-        """List files."""
         commands.run("ls " + line)
 
     def line_env(self, line):
@@ -126,42 +121,31 @@ class Magics:
         return None
 
     def line_pip(self, line):
-        """Run pip."""
         run_pip(line)
 
     def line_matplotlib(self, _line):
-        """Show figures without a window."""
         enable_matplotlib()
 
-    def line_time(self, line):
-        """Time an expression or a statement."""
-        return self._time(line)
-
     def cell_time(self, _line, cell):
-        """Time a cell."""
-        return self._time(cell)
+        return self.line_time(cell)
 
-    def _time(self, code):
+    def line_time(self, code):
         began, cpu = time.perf_counter(), os.times()
         try:
             return self._cells.evaluate(code, "<timed code>")
         finally:
             after = os.times()
             user, system = after[0] - cpu[0], after[1] - cpu[1]
-            total = " ".join(map(_seconds, (user,))), _seconds(system), _seconds(user + system)
+            total = _seconds(user), _seconds(system), _seconds(user + system)
             print("CPU times: user %s, sys: %s, total: %s" % total)
             print("Wall time: %s" % _seconds(time.perf_counter() - began))
-
-    def line_timeit(self, line):
-        """Time a statement that is run many times."""
-        self._timeit(line, "pass")
 
     def cell_timeit(self, line, cell):
         """Time a cell that is run many times; the line is run before."""
         options, setup = _timeit_options(line)
-        self._timeit(cell, setup or "pass", options)
+        self.line_timeit(cell, setup or "pass", options)
 
-    def _timeit(self, code, setup, options=None):
+    def line_timeit(self, code, setup="pass", options=None):
         import timeit
 
         if options is None:
@@ -191,14 +175,8 @@ def _timeit_options(line):
     """Return the options `n` and `r`, and the rest of the line."""
     import re
 
-    options = {}
-    match = re.match(r"\s*-([a-z])\s*(\d*)\s*", line)
-    while match:
-        if match.group(2):
-            options[match.group(1)] = int(match.group(2))
-        line = line[match.end() :]
-        match = re.match(r"\s*-([a-z])\s*(\d*)\s*", line)
-    return options, line
+    given, rest = re.match(r"((?:\s*-[a-z]\s*\d*(?=\s|$|-))*)\s*(.*)", line, re.DOTALL).groups()
+    return {name: int(number) for name, number in re.findall(r"-([a-z])\s*(\d+)", given)}, rest
 
 
 def _seconds(value):

@@ -15,57 +15,54 @@ class Lines(list):  # type: ignore[type-arg]
 
     @property
     def n(self):
-        """The lines, joined by line breaks."""
         return "\n".join(self)
 
     @property
     def s(self):
-        """The lines, joined by spaces."""
         return " ".join(self)
 
 
-class SmallShell:
-    """Translates and runs what is special in a cell."""
+class ZMQLikeShellStub:
+    """Looks like the shell, and loads it at the first use of an attribute.
 
-    is_loaded = True
-
-    def __init__(self, cells):
-        self.public = ZMQLikeSmallShell(cells)
-
-    def load(self):
-        """Return this shell."""
-        return self
-
-    def translate(self, text):
-        """Translate a cell to Python."""
-        first = "".join(text.split(None, 1)[:1])
-        is_command = "\n" not in text.strip() and hasattr(self.public.magics, "line_" + first)
-        return cell_text.translate("%" + text.lstrip() if is_command else text)
-
-    def text_of(self, value):
-        """Return the text by which a value is shown."""
-        return values.own_text(value)
-
-
-class ZMQLikeSmallShell:
-    """What `get_ipython()` returns without IPython: the part of its interface that translated cells use.
-
-    pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
+    pandas looks for "zmq" in the name of the class and for the attribute `kernel`, and then shows values as in a notebook.
     """
 
     kernel = None
 
     def __init__(self, cells):
         self._cells = cells
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._cells.load_shell().public, name)
+
+
+class ZMQLikeSmallShell:
+    """Translates what is special in a cell, and has the part of IPython's interface that translated cells use."""
+
+    kernel = None
+
+    def __init__(self, cells):
+        self._cells = cells
+        self.public = self
         self.magics = magics.Magics(cells)
+
+    def translate(self, text):
+        first = "".join(text.split(None, 1)[:1])
+        is_command = "\n" not in text.strip() and hasattr(self.magics, "line_" + first)
+        return cell_text.translate("%" + text.lstrip() if is_command else text)
+
+    def text_of(self, value):
+        """Return the text by which a value is shown."""
+        return values.own_text(value)
 
     @property
     def user_ns(self):
-        """The cells' variables."""
         return self._cells.namespace
 
     def run_line_magic(self, name, line):
-        """Run a line magic."""
         if name in ("pinfo", "pinfo2"):
             return self._describe(line, source=name == "pinfo2")
         function = getattr(self.magics, "line_" + name, None)
@@ -76,7 +73,6 @@ class ZMQLikeSmallShell:
         return function(line)
 
     def run_cell_magic(self, name, line, cell):
-        """Run a cell magic."""
         if name in magics.SCRIPTS:
             return magics.script_magic(name)(commands.expand(line, self._visible()), cell)
         function = getattr(self.magics, "cell_" + name, None)
@@ -85,11 +81,9 @@ class ZMQLikeSmallShell:
         return function(line, cell)
 
     def system(self, command):
-        """Run a command line."""
         self.user_ns["_exit_code"] = commands.run(commands.expand(command, self._visible()))
 
     def getoutput(self, command):
-        """Run a command line."""
         text, self.user_ns["_exit_code"] = commands.output(commands.expand(command, self._visible()))
         return Lines(text.splitlines())
 

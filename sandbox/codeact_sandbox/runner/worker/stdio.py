@@ -61,6 +61,14 @@ def flush():
             pass
 
 
+def text_of(thing):
+    """Return `str` of it, as a plain string; empty if that fails."""
+    try:
+        return "".join([str(thing)])  # not of its characters, each of which would take an object
+    except BaseException:
+        return ""
+
+
 def _is_open(stream):
     try:
         return not stream.closed

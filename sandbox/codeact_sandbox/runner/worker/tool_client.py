@@ -52,7 +52,6 @@ class ToolClient:
         self.ended = None
 
     def call(self, request):
-        """Make a call and wait for its answer."""
         waiter = Waiter()
         number = self._begin(request, waiter)
         try:
@@ -276,7 +275,6 @@ class Waiter:
         self._woken = queue.SimpleQueue()
 
     def deliver(self, payload, failure, _loop=None):
-        """Set the answer, or why there is none."""
         self.payload, self.failure = payload, failure
         self.done = True
         self._woken.put(None)
@@ -286,7 +284,6 @@ class Waiter:
         self._woken.put(None)
 
     def sleep(self):
-        """Wait for `deliver` or `wake`."""
         try:
             self._woken.get(timeout=MAX_WAIT_S)
         except queue.Empty:

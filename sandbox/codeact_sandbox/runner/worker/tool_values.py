@@ -107,7 +107,7 @@ class _Stub:
         self.name = name
         self.rows = {row["name"]: row for row in data["parameters"]}
         types = [(row["name"], row["type"]) for row in data["parameters"]] + [("return", data["type"])]
-        self.annotations = {key: _type_of(text) for key, text in types if text is not None}
+        self.annotations = {key: _TYPES.get(text) or _Type(text) for key, text in types if text is not None}
         self.signature = _inspect.Signature(
             [self._parameter(row) for row in data["parameters"]],
             return_annotation=self.annotations.get("return", _inspect.Signature.empty),
@@ -146,13 +146,7 @@ class _Stub:
             raise type(error)(text) from None
 
 
-def _type_of(text):
-    """Return the type with a name; another text stays a text."""
-    return _TYPES.get(text) or _Type(text)
-
-
 def _plain(value):
-    """Make a value into what JSON can hold."""
     if value is None or type(value) in (str, int, float, bool):
         return value
     for kinds, make in _PLAIN:
@@ -288,7 +282,6 @@ def _file_of(value):
 
 
 def _unpacked(kind, value):
-    """Return a result of a kind."""
     if value is None:
         return None
     if value["codeact"] == "value":

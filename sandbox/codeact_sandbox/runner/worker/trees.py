@@ -67,7 +67,6 @@ class Found:
         return not self.cut
 
     def answer(self):
-        """Return the answer for the host."""
         return {"found": self.items, "cut": self.cut}
 
 

@@ -12,7 +12,7 @@ import threading
 from select import POLLIN, poll
 
 from ..shared import packages, system, wire
-from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, tools, trees
+from . import checkpoint_fork, displays, execution, interpreter, landlock, stdio, tools, trees
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -125,7 +125,7 @@ class Worker:
         else:
             interpreter.enter_environment(request)
             if path is None or not self._save_code(ident, path, data):
-                path = code_file.in_memory(data)
+                path = execution.in_memory(data)
             if len(fds) > 2:
                 self._move_fd(fds[2], request["state_fd"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -177,12 +177,12 @@ class Worker:
     def _save_code(self, ident, path, code):
         """Write a block's code to its file; report and return False if there is no space for it."""
         try:
-            saved = code_file.save(path, code)
+            saved = execution.save_code(path, code)
         except OSError as error:
             self._report(ident, interpreter.cannot_save(path, error))
             os._exit(1)
         if not saved:
-            code_file.show_lines(path, code)
+            execution.show_lines(path, code)
             self._send(wire.CODE_NOT_SAVED, ident, {})
         return saved
 

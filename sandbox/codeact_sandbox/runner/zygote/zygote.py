@@ -1,18 +1,21 @@
 """A warm interpreter that has run no user code: imports the requested modules, then forks a worker for each request."""
 
+import ctypes
+import fcntl
 import gc
 import importlib
 import os
 import select
 import signal
 import site
+import struct
 import sys
 import time
+import types
 import warnings
 
 from ..shared import packages, system, wire
-from ..worker import imports, stdio, tools, worker
-from . import immortal, shared_state
+from ..worker import checkpoint_fork, imports, stdio, tools, worker
 
 _signal = importlib.import_module("_signal")  # faster than the module signal, which converts values to enums
 WARM_UP_RUNS = 12  # Python 3.11 specializes a function at its eighth call
@@ -44,13 +47,13 @@ def run(sock, config):
     system.reaped()
     gc.collect()
     gc.unfreeze()  # the supervisor's objects are this process's, too
-    immortal.make_immortal()
+    make_immortal()
     gc.freeze()
     gc.enable()
     report = {"preload": problems, "tools": broken_tools, "commands": packages.commands(config["find_commands"])}
     report["packages"] = packages.versions(config["find_packages"], sys.path)
     if config.get("reusable"):
-        report["unfit"] = shared_state.find({0, 1, 2, sock.fileno(), null, wakeup_read, wakeup_write})
+        report["unfit"] = find_shared_state({0, 1, 2, sock.fileno(), null, wakeup_read, wakeup_write})
     sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, report))
     try:
         Zygote(sock, ready, null, (wakeup_read, wakeup_write)).serve()
@@ -209,3 +212,64 @@ class Zygote:
         os.setsid()
         os.nice(WORKER_NICENESS)
         self.ready.serve(fd, home, installs)
+
+
+# Immortal objects: Python does not count their references, so forked processes share their memory though they use them
+
+# Those whose layout is known: an object begins with its reference count, whose lower 32 bits say whether it is immortal.
+# An interpreter with ABI flags has another layout: it is for debugging, or has no global lock.
+_VERSIONS = ((3, 12), (3, 13))
+_IMMORTAL = 0xFFFFFFFF
+_ADDRESS_BITS = 47
+
+
+def is_possible():
+    """Return whether this interpreter has immortal objects in the known layout."""
+    return (
+        sys.implementation.name == "cpython"
+        and sys.version_info[:2] in _VERSIONS
+        and sys.byteorder == "little"
+        and struct.calcsize("P") == 8
+        and not sys.abiflags
+        and ctypes.c_uint32.from_address(id(None)).value == _IMMORTAL
+    )
+
+
+def make_immortal():
+    """Make the objects immortal that exist now and that the garbage collector knows, with what they refer to.
+
+    A forked process writes to most of these in any case: modules, functions, their code and their names.
+    """
+    if not is_possible():
+        return 0
+    memory = (ctypes.c_uint32 * (1 << _ADDRESS_BITS - 2)).from_address(0)
+    objects = gc.get_objects()
+    objects += [each.__code__ for each in objects if type(each) is types.FunctionType]
+    for address in map(id, objects):
+        memory[address >> 2] = _IMMORTAL
+    return len(objects)
+
+
+# State that all forks share and that code could change: such a sandbox is not used again
+
+_PATH_ONLY = 0x200000  # O_PATH
+# Handled by the zygote itself, or by its forks: neither does anything in the zygote.
+_OWN_SIGNALS = checkpoint_fork.ALWAYS_CAUGHT | 1 << signal.SIGCHLD - 1
+
+
+def find_shared_state(known):
+    """Return a sentence on something that code in a fork of this process could change for all later forks, or None."""
+    with open("/proc/self/maps", "rb") as file:
+        for line in file:
+            fields = line.split(None, 5)
+            if fields[1].startswith(b"rw") and fields[1].endswith(b"s"):
+                return "a module of `preload` shares memory between processes"
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            # Of a descriptor of this kind there is nothing to change.
+            if number not in known and not fcntl.fcntl(number, fcntl.F_GETFL) & _PATH_ONLY:
+                return "a module of `preload` has left %s open" % os.readlink("/proc/self/fd/%d" % number)
+        except OSError:
+            continue  # of the listing itself
+    caught = checkpoint_fork.caught_signals() & ~_OWN_SIGNALS
+    return "a module of `preload` handles the signal %d" % caught.bit_length() if caught else None
