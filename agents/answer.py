@@ -120,7 +120,16 @@ def as_handoffs(values: Sequence[Handoff | str] | None) -> tuple[Handoff, ...]:
     for each in values or ():
         if not isinstance(each, Handoff | str):
             raise TypeError(f"handoffs must hold names of agents and Handoff objects, not a {type(each).__name__}.")
-        handoffs.append(_checked_handoff(Handoff(target=each) if isinstance(each, str) else each))
+        handoff = Handoff(target=each) if isinstance(each, str) else each
+        target, name = handoff.target, handoff.name
+        if not target.strip():
+            raise ValueError("A handoff needs a target, the name of an agent.")
+        if not name.isidentifier() or name.startswith("_") or keyword.iskeyword(name) or hasattr(builtins, name):
+            raise ValueError(
+                f"The handoff to {target!r} can't be a function called `{name}`: in Python that is not a usable name. "
+                f"Use Handoff(target={target!r}, name=...)."
+            )
+        handoffs.append(handoff)
     names = [handoff.name for handoff in handoffs]
     if double := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"Two handoffs have the same name ({', '.join(double)}): give one of them another `name`.")
@@ -150,18 +159,6 @@ def context_for(generated: CreateResult, shown: LLMMessage | None, source: str) 
     if generated.thought:
         return [AssistantMessage(content=generated.thought, source=source)]
     return []
-
-
-def _checked_handoff(handoff: Handoff) -> Handoff:
-    target, name = handoff.target, handoff.name
-    if not target.strip():
-        raise ValueError("A handoff needs a target, the name of an agent.")
-    if not name.isidentifier() or name.startswith("_") or keyword.iskeyword(name) or hasattr(builtins, name):
-        raise ValueError(
-            f"The handoff to {target!r} can't be a function called `{name}`: in Python that is not a usable name. "
-            f"Use Handoff(target={target!r}, name=...)."
-        )
-    return handoff
 
 
 MAX_PROBLEM_CHARS = 2_000

@@ -208,6 +208,8 @@ class RepeatedCode:
 
     told: list[CodeBlock] | None = None
     """The code of the last step, if the model has just been told that it gives nothing new: if it comes again, it is not run."""
+    stuck = False
+    """Whether it came again after that."""
     _last: tuple[list[CodeBlock], int, str] | None = None
 
     def remarks(self, blocks: list[CodeBlock], result: CodeResult) -> list[str]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import (
@@ -36,6 +35,7 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.attempts import Attempts, Choose
 from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.agents.budget import Budget, Meter, Prices
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
@@ -52,6 +52,7 @@ from autogen_codeact.agents.code_search import (
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, Conversation, Emit
 from autogen_codeact.agents.journal import RedactResult
+from autogen_codeact.agents.model import model_name
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
 from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.executors.capabilities import capabilities_of
@@ -64,46 +65,15 @@ class DeadlineExpired(Exception):
     """A deadline has expired, and what ran was cancelled."""
 
 
-@dataclass
-class Budget:
-    """Steps, tokens and time of one turn; `until` is on the monotonic clock."""
-
-    max_steps: int
-    max_tokens: int | None
-    until: float | None
-    repeated: bool = False
-    steps: int = 0
-    tokens: int = 0
-
-    @property
-    def reached_limit(self) -> str | None:
-        """Name of the limit that has been reached, such as `max_steps`, `repeated_code`, or None."""
-        if self.repeated:
-            return "repeated_code"
-        if self.until is not None and time.monotonic() >= self.until:
-            return "max_seconds"
-        if self.max_tokens is not None and self.tokens >= self.max_tokens:
-            return "max_tokens"
-        if self.steps >= self.max_steps:
-            return "max_steps"
-        return None
-
-    @contextmanager
-    def timed(self, token: CancellationToken) -> Iterator[CancellationToken]:
-        """Give the body a token that is cancelled with `token`, and when `max_seconds` are over."""
-        if self.until is None:
-            yield token
-            return
-        with with_deadline(token, self.until - time.monotonic()) as inner:
-            yield inner
-
-
 @contextmanager
 def with_deadline(token: CancellationToken, seconds: float) -> Iterator[CancellationToken]:
-    """Give the body a token that is cancelled with `token`, and after some seconds.
+    """Give the body a token that is cancelled with `token`, and after some seconds; infinity is no limit.
 
     `asyncio.timeout` in a generator would cancel its consumer, too.
     """
+    if seconds == math.inf:
+        yield token
+        return
     inner = CancellationToken()
     expired = False
 
@@ -170,6 +140,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         max_tokens: Tokens that the model may read and write in a turn, as its client counts them; looked at before each
             step. Default: no limit.
         max_seconds: Wall-clock seconds of a turn; what runs then is stopped. Default: no limit.
+        max_cost: Money that the model may cost in a turn, in the currency of `prices`; looked at before each step. Default: no
+            limit.
+        prices: What the model costs. Default: its list prices in US dollars, if they are known (docs/budgets.md).
         max_output_chars: Characters of an output that the model sees, head and tail together. A longer output is written into
             a file in the sandbox, as far as the executor kept it, and the model gets its name. Default 20,000.
         context_budget: Characters of a request to the model, of which an image counts 4,000; None for no limit. Beyond it, older
@@ -232,6 +205,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         max_steps: int = 20,
         max_tokens: int | None = None,
         max_seconds: float | None = None,
+        max_cost: float | None = None,
+        prices: Prices | None = None,
         max_output_chars: int = MAX_OUTPUT_CHARS,
         approval_func: ApprovalFuncType | None = None,
         redact: RedactResult | None = None,
@@ -248,8 +223,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         check_output_type(output_content_type, output_content_type_format)
         check_lists(handoffs=handoffs)
         _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)
-        if max_seconds is not None and not max_seconds > 0:
-            raise ValueError(f"max_seconds must be above 0, not {max_seconds}.")
+        for limited, limit in {"max_seconds": max_seconds, "max_cost": max_cost}.items():
+            if limit is not None and not limit > 0:
+                raise ValueError(f"{limited} must be above 0, not {limit}.")
         if prompt_style not in prompt.HOW:
             raise ValueError(f"prompt_style must be 'markdown', 'execute' or 'brief', not {prompt_style!r}.")
         can = capabilities_of(code_executor)
@@ -284,9 +260,15 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._attempts = Attempts(attempts, check, choose)
         self._attempts.check_arguments(code_executor)
         self._prompt_style: prompt.PromptStyle = prompt_style
-        self._max_steps = max_steps
-        self._max_tokens = max_tokens
-        self._max_seconds = max_seconds
+        self._prices = prices
+        self._budget = make_budget(
+            model_client,
+            prices,
+            max_steps=max_steps,
+            max_tokens=max_tokens,
+            max_seconds=max_seconds,
+            max_cost=max_cost,
+        )
         self._max_output_chars = max_output_chars
 
     def _default_languages(self) -> Sequence[str]:
@@ -318,39 +300,40 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Take steps until there is an answer or a limit is reached."""
-        until = time.monotonic() + self._max_seconds if self._max_seconds is not None else None
-        budget = Budget(self._max_steps, self._max_tokens, until)
+        meter = Meter(self._budget)
         self._sandbox_broke = False
         self._notes, self._repeated = NotRunNotes(), RepeatedCode()
         self._was_too_long = False
         self._output = ""
         try:
-            while (limit := budget.reached_limit) is None:
+            while (reached := meter.reached()) is None and not self._repeated.stuck:
                 try:
-                    with budget.timed(token) as inner:
-                        answer = await self._step(conversation, budget, inner, emit)
+                    with with_deadline(token, meter.seconds_left) as inner:
+                        answer = await self._step(conversation, meter, inner, emit)
                 except DeadlineExpired:
-                    limit = "max_seconds"
+                    reached = "max_seconds", ""
                     break
                 if answer is not None and (
                     self._runner.jobs is None or await self._runner.jobs.may_end(conversation, answer, emit)
                 ):
                     return answer
-            await conversation.notify(prompt.CLOSING[limit].format(limit=self._max_steps) + prompt.CLOSE)
+            limit = "repeated_code" if reached is None else reached[0]
+            most = getattr(self._budget, limit, None)
+            await conversation.notify(prompt.CLOSING[limit].format(limit=most) + prompt.CLOSE)
             generated = None
             with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
                 generated = await conversation.generate(inner, emit, self._options.output_type)
-            return self._closing_answer(limit, budget.steps, generated)
+            return self._closing_answer(limit, most, meter.used.steps, generated)
         finally:
             if self._runner.jobs is not None:
                 await asyncio.shield(asyncio.ensure_future(self._runner.jobs.end()))
 
     async def _step(
-        self, conversation: Conversation, budget: Budget, token: CancellationToken, emit: Emit
+        self, conversation: Conversation, meter: Meter, token: CancellationToken, emit: Emit
     ) -> BaseChatMessage | None:
         """Have the model write a message, and run its code. Return the answer, or None if there is none yet."""
-        budget.steps += 1
-        attempt, step = budget.steps - 1, str(budget.steps)
+        meter.add(steps=1)
+        attempt, step = meter.used.steps - 1, str(meter.used.steps)
         ended, more = None, dict[str, str]()
         if self._attempts.count == 1:
             generated = await conversation.ask(token, emit)
@@ -359,12 +342,12 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             more = {"attempts": str(self._attempts.count), "kept": str(kept)}
             if generated.thought:
                 await emit(ThoughtEvent(content=generated.thought, source=self.name))
-        budget.tokens += generated.usage.prompt_tokens + generated.usage.completion_tokens
+        meter.add(generated.usage, steps=0)
         text, output_type = str(generated.content), self._options.output_type
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         await conversation.add_answer(generated, code.end)
         if code.blocks and code.blocks == self._repeated.told:
-            budget.repeated = True
+            self._repeated.stuck = True
             nothing = FoundCode([], cut_off=False)
             await emit(self._generation_event(attempt, generated, nothing, SAME_AGAIN, step=step))
             return None
@@ -440,9 +423,11 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return None
         return self._message(answer, None, {"steps": step, "answered_by": "final_answer"})
 
-    def _closing_answer(self, limit: str, steps: int, generated: CreateResult | None) -> BaseChatMessage:
+    def _closing_answer(
+        self, limit: str, most: float | None, steps: int, generated: CreateResult | None
+    ) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""
-        why = prompt.WHY[limit].format(limit=getattr(self, f"_{limit}", None))
+        why = prompt.WHY[limit].format(limit=most)
         answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))
@@ -458,9 +443,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             prompt_style=self._prompt_style,
             handoffs=list(self._options.handoffs) or None,
             setup=self._options.setup,
-            max_steps=self._max_steps,
-            max_tokens=self._max_tokens,
-            max_seconds=self._max_seconds,
+            **self._budget.model_dump(include={"max_steps", "max_tokens", "max_seconds", "max_cost"}),
+            prices=self._prices,
             max_output_chars=self._max_output_chars,
             attempts=self._attempts.count,
             check=self._attempts.check,
@@ -473,3 +457,8 @@ def _check_limits(**limits: int | None) -> None:
     for name, limit in limits.items():
         if limit is not None and limit < 1:
             raise ValueError(f"{name} must be at least 1, not {limit}.")
+
+
+def make_budget(client: ChatCompletionClient, prices: Prices | None, **limits: Any) -> Budget:
+    """Return the budget of a turn; by default with the model's list prices."""
+    return Budget(**limits, prices=prices or Prices.known(model_name(client)))

@@ -68,6 +68,7 @@ CLOSING = {
     "repeated_code": "You have sent the same code for a third time, so it was not run.",
     "max_steps": "That was the last of your {limit} steps.",
     "max_tokens": "You have used up the tokens that there are for this task.",
+    "max_cost": "You have used up the money that there is for this task.",
     "max_seconds": "The time for this task is over; code that still ran has been stopped.",
 }
 CLOSE = (
@@ -78,6 +79,7 @@ WHY = {
     "repeated_code": "the model sent the same code again and again",
     "max_steps": "the limit of {limit} steps was reached",
     "max_tokens": "the limit of {limit} tokens was reached",
+    "max_cost": "the limit of {limit:g} for the cost was reached",
     "max_seconds": "the limit of {limit:g} seconds was reached",
 }
 NOT_RUN = "[The code in this answer was not run: {why}.]"

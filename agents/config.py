@@ -24,6 +24,7 @@ from pydantic import (
     model_serializer,
 )
 
+from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, MIN_BUDGET
@@ -93,6 +94,8 @@ class CodeActAgentConfig(AgentConfig):
     max_steps: int = Field(default=20, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
+    max_cost: float | None = Field(default=None, gt=0)
+    prices: Prices | None = None
     max_output_chars: int = Field(default=20_000, ge=1)
     attempts: int = Field(default=1, ge=1, le=16)
     check: str | None = None

@@ -217,3 +217,11 @@ def _text_only(result: CreateResult) -> CreateResult:
         return result
     thought = None if thought is None else well_formed(thought)
     return result.model_copy(update={"content": well_formed(content), "thought": thought})
+
+
+def model_name(client: ChatCompletionClient) -> str:
+    """Return the name of a model, or of its client's class."""
+    client = innermost(client)
+    arguments = getattr(client, "_create_args", None)
+    name = arguments.get("model") if isinstance(arguments, dict) else None
+    return name if isinstance(name, str) else type(client).__name__

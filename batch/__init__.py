@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from autogen_codeact.agents.budget import Prices as Prices
     from autogen_codeact.batch.errors import BatchBackendError as BatchBackendError
     from autogen_codeact.batch.errors import BatchBudgetError as BatchBudgetError
     from autogen_codeact.batch.errors import BatchChangedError as BatchChangedError
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from autogen_codeact.batch.ray.backend import Ray as Ray
     from autogen_codeact.batch.running import run_batch as run_batch
     from autogen_codeact.batch.settings import BatchSettings as BatchSettings
-    from autogen_codeact.batch.settings import Prices as Prices
     from autogen_codeact.batch.tasks import Check as Check
     from autogen_codeact.batch.tasks import Task as Task
 
@@ -25,7 +25,8 @@ _NAMES = {
     ),
     "autogen_codeact.batch.ray.backend": "Ray",
     "autogen_codeact.batch.running": "run_batch",
-    "autogen_codeact.batch.settings": "BatchSettings Prices",
+    "autogen_codeact.agents.budget": "Prices",
+    "autogen_codeact.batch.settings": "BatchSettings",
     "autogen_codeact.batch.tasks": "Check Task",
 }
 

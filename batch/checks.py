@@ -263,24 +263,20 @@ async def check_answer(task: Task, answer: str, sandboxes: Any) -> list[CheckRes
     check = check_of(task)
     if check is None:
         return []
+    found: Found
     if (problem := _problem(check)) is not None:
-        return [CheckResult(kind=check.kind, passed=None, detail=problem)]
-    if len(answer) > MAX_ANSWER:
-        detail = f"the answer is too long to check: {len(answer):,} characters"
-        return [CheckResult(kind=check.kind, passed=False, detail=detail)]
-    return [await _check(task, check, answer, sandboxes)]
-
-
-async def _check(task: Task, check: Check, answer: str, sandboxes: Any) -> CheckResult:
-    if check.kind == "python":
-        passed, detail = await check_with_code(task, check, answer, sandboxes)
+        found = None, problem
+    elif len(answer) > MAX_ANSWER:
+        found = False, f"the answer is too long to check: {len(answer):,} characters"
+    elif check.kind == "python":
+        found = await check_with_code(task, check, answer, sandboxes)
     elif check.kind == "number":
-        passed, detail = _check_number(check, answer)
+        found = _check_number(check, answer)
     elif check.kind == "regex" or len(answer) > LONG_ANSWER or not is_small(check.expected):
-        passed, detail = await compare_in_process(check, answer)
+        found = await compare_in_process(check, answer)
     else:
-        passed, detail = compare(check.kind, check.expected, answer)
-    return CheckResult(kind=check.kind, passed=passed, detail=None if passed else detail)
+        found = compare(check.kind, check.expected, answer)
+    return [CheckResult(kind=check.kind, passed=found[0], detail=None if found[0] else found[1])]
 
 
 def check_of(task: Task) -> Check | None:
@@ -304,7 +300,9 @@ def check_problem(task: Task) -> str | None:
 def _problem(check: Check) -> str | None:
     """Return why a check can't work, or None. A regex is not compiled: that can take seconds."""
     if check.kind == "python":
-        return _code_problem(check.code or "")
+        code = check.code or ""
+        too_long = f"check: its code is longer than {MAX_CODE:,} characters" if len(code) > MAX_CODE else None
+        return too_long if code.strip() else "check: a python check needs `code`"
     if check.expected is None and check.kind != "json":
         return f"check: {check.kind!r} needs `expected`"
     if check.kind == "number" and to_number(check.expected) is None:
@@ -322,16 +320,7 @@ def decide_passed(task: Task, outcome: Outcome, checks: Sequence[CheckResult]) -
         return None
     if not checks:
         return False if outcome == "stopped" else None
-    passed = [check.passed for check in checks]
-    if False in passed:
-        return False
-    return None if None in passed else True
-
-
-def _code_problem(code: str) -> str | None:
-    if not code.strip():
-        return "check: a python check needs `code`"
-    return None if len(code) <= MAX_CODE else f"check: its code is longer than {MAX_CODE:,} characters"
+    return checks[0].passed
 
 
 def _check_number(check: Check, answer: str) -> Found:

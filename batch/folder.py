@@ -20,7 +20,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.index import MAX_LINE, RESULTS, RowCounts, RowIndex, parse_json
+from autogen_codeact.batch.index import MAX_LINE, RESULTS, RowIndex, parse_json
 from autogen_codeact.batch.rows import AGAIN, Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
@@ -69,11 +69,6 @@ class BatchFolder:
         self._lock = -1
         self._results = -1
         self._writing = threading.Lock()
-
-    @property
-    def counts(self) -> RowCounts:
-        """The rows in numbers."""
-        return self.index.counts
 
     @classmethod
     def open(cls, path: Path, configuration: Mapping[str, Any], *, accept_changes: bool = False) -> BatchFolder:

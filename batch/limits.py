@@ -9,13 +9,13 @@ from contextlib import aclosing
 from typing import Protocol
 
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 
+from autogen_codeact.agents.budget import Meter
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
-from codeact_sandbox.types.formatting import format_count
 
 
 class RateLimit:
@@ -51,6 +51,7 @@ class LocalGate:
         self._settings = settings
         self._on_spent = on_spent
         self._rate_limit = RateLimit(settings.model_calls_per_minute)
+        self._meter = Meter(settings.budget)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None  # why no further call may begin, or None
@@ -58,8 +59,7 @@ class LocalGate:
     @property
     def cost(self) -> float | None:
         """What the tokens have cost; None without prices."""
-        prices = self._settings.prices
-        return prices.cost(self.prompt_tokens, self.completion_tokens) if prices is not None else None
+        return self._meter.used.cost if self._settings.prices is not None else None
 
     async def enter(self) -> None:
         """Wait until a call may begin."""
@@ -71,12 +71,9 @@ class LocalGate:
         """Count the tokens of a call that has ended."""
         self.prompt_tokens += prompt_tokens
         self.completion_tokens += completion_tokens
-        tokens, cost = self.prompt_tokens + self.completion_tokens, self.cost
-        settings = self._settings
-        if settings.max_tokens is not None and tokens >= settings.max_tokens:
-            self.end(f"the budget of {format_count(settings.max_tokens, 'token')} is used up ({tokens:,})")
-        elif settings.max_cost is not None and cost is not None and cost >= settings.max_cost:
-            self.end(f"the budget of {settings.max_cost:g} is used up ({cost:.4g})")
+        self._meter.add(RequestUsage(prompt_tokens, completion_tokens))
+        if (reached := self._meter.reached()) is not None:
+            self.end(reached[1])
 
     def end(self, reason: str) -> None:
         """Let no further call begin."""

@@ -152,7 +152,13 @@ async def _rows(
         finally:
             await run_uncancelled(_close(scheduler, backend, opened_folder))
         if scheduler.gate.spent is not None:
-            raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
+            counts = scheduler.counts()
+            left = (
+                f", with {counts.total - counts.done:,} of {counts.total:,} rows left"
+                if counts.total is not None
+                else ""
+            )
+            raise BatchBudgetError(f"{scheduler.gate.spent}{left}: run the same again with a larger one to go on")
 
 
 async def _close(scheduler: Scheduler, backend: Backend, opened: asyncio.Future[BatchFolder]) -> None:

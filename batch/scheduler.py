@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.attempt import AttemptWork, Backend, backoff, is_retryable
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
@@ -22,7 +23,7 @@ from autogen_codeact.batch.index import RowCounts
 from autogen_codeact.batch.limits import LocalGate, RateLimit
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks, read_tasks
-from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
+from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, expected_text, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
@@ -82,7 +83,7 @@ class Jobs:
         folder, repeats = self._folder, self._repeats
         if not self._is_repeatable and repeats > 1:
             self._tasks = [task async for task in read_tasks(self._tasks)]
-        if self._is_repeatable and folder.counts.rows:
+        if self._is_repeatable and folder.index.counts.rows:
             async for _ in self._read_once():  # whether one has changed is found out before anything runs
                 pass
         for repeat in range(1, repeats + 1):
@@ -168,7 +169,7 @@ class Scheduler:
     def counts(self) -> BatchCounts:
         """Return how far the batch is."""
         now = time.monotonic()
-        rows = self._folder.counts if self._folder is not None else RowCounts()
+        rows = self._folder.index.counts if self._folder is not None else RowCounts()
         # The first rows say nothing about the rate unless the time before them counts, too.
         since = self._ends[0] if len(self._ends) == self._ends.maxlen else self._began
         rate = 60.0 * len(self._ends) / max(now - since, 1e-3) if len(self._ends) > 1 else 0.0
@@ -195,7 +196,7 @@ class Scheduler:
         if self._stopping or total is None or self._folder is None:
             return 0 if self._stopping else None
         # Those that failed in an earlier command are run again. A check with code takes a sandbox of its own.
-        done = self._folder.counts.rows - self._folder.counts.failed - self._folder.counts.waiting
+        done = self._folder.index.counts.rows - self._folder.index.counts.failed - self._folder.index.counts.waiting
         return max(0, total - done - (0 if self._checks_run_code else len(self._running)))
 
     @property
@@ -209,7 +210,7 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         for text in folder.notices:
             self._on_event(Notice(text))
-        self.gate.used(folder.counts.prompt_tokens, folder.counts.completion_tokens)
+        self.gate.used(folder.index.counts.prompt_tokens, folder.index.counts.completion_tokens)
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
@@ -386,7 +387,8 @@ class Scheduler:
     def _completed(self, job: Job, row: Row) -> Row:
         """Return a row with what its attempt does not know."""
         assert self._folder is not None
-        row.metadata = dict(job.task.metadata)
+        row.metadata, row.task = dict(job.task.metadata), shorten(job.task.task, MAX_ERROR)
+        row.expected = expected_text(job.task.expected)
         row.attempts, row.failures, row.resumed = job.attempts, job.failures, job.resumed
         row.log = str(job.log.relative_to(self._folder.path.absolute()))
         prices = self._settings.prices

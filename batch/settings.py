@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-
-class Prices(BaseModel):
-    """What a model costs, in any currency.
-
-    Args:
-        prompt: For a million tokens that it reads.
-        completion: For a million tokens that it writes.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    prompt: float = Field(ge=0, allow_inf_nan=False)
-    completion: float = Field(ge=0, allow_inf_nan=False)
-
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return what tokens cost."""
-        return (self.prompt * prompt_tokens + self.completion * completion_tokens) / 1_000_000
+from autogen_codeact.agents.budget import Budget, Prices
 
 
 class BatchSettings(BaseModel):
@@ -57,8 +43,12 @@ class BatchSettings(BaseModel):
     prices: Prices | None = None
     task_timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
+    @property
+    def budget(self) -> Budget:
+        """What all tasks together may use; its time is watched apart."""
+        return Budget(max_tokens=self.max_tokens, max_cost=self.max_cost, prices=self.prices)
+
     @model_validator(mode="after")
-    def _check_prices(self) -> BatchSettings:
-        if self.max_cost is not None and self.prices is None:
-            raise ValueError("max_cost needs prices: without them the cost of a call is not known")
+    def _check_budget(self) -> Self:
+        assert self.budget
         return self

@@ -18,9 +18,15 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
 from autogen_codeact.cli import batch_display
 from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, read_settings
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
+from autogen_codeact.cli.exit import (
+    EXIT_INTERRUPTED,
+    CommandError,
+    LastJsonLine,
+    run_until_interrupted,
+    say,
+    silence_libraries,
+)
 from autogen_codeact.cli.jobs import BatchJob
-from autogen_codeact.cli.json_output import LastJsonLine
 from autogen_codeact.cli.models import advice_for
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import Kind, with_skills
@@ -98,7 +104,7 @@ class _Running:
             try:
                 spent = await self._follow(kind)
             except batch_display.OutputClosed:
-                say(f"nobody reads the output any more, so the batch was stopped; {AGAIN}")
+                say(f"the program that read the output has ended, so the batch was stopped; {AGAIN}")
                 return EXIT_UNREAD
         return await self._sum_up(spent)
 

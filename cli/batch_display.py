@@ -97,14 +97,10 @@ class BatchDisplay:
             return ""
         counts = self._counts()
         parts = describe_progress(counts)
-        if self._is_plain:
-            self._write_plain(counts, parts)
-        return ", ".join(parts)
-
-    def _write_plain(self, counts: BatchCounts, parts: list[str]) -> None:
-        if time.monotonic() - self._written >= LINE_S and counts.done != counts.total:
+        if self._is_plain and time.monotonic() - self._written >= LINE_S and counts.done != counts.total:
             self._written = time.monotonic()
             say(", ".join(parts))
+        return ", ".join(parts)
 
 
 def _failure_line(row: Row) -> str:

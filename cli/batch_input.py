@@ -15,11 +15,12 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateRe
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.budget import PRICES_OF, Prices
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.reading import read_tasks
-from autogen_codeact.batch.settings import BatchSettings, Prices
+from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import AgentChoice, BatchJob
@@ -30,16 +31,9 @@ from autogen_codeact.cli.sandbox import make_agent
 from autogen_codeact.teams import Team
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
-_BY_OPTION = (
-    "attempts",
-    "backoff",
-    "max_sandboxes",
-    "max_seconds",
-    "model_calls_per_minute",
-    "task_timeout",
-    "tasks_per_minute",
-)
-"""Settings that are given with `--option`."""
+_WITH_FLAG = {"prices", *BatchJob.__dataclass_fields__}
+_BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fields if name not in _WITH_FLAG}
+"""Settings that are given with `--option`, by the names there."""
 
 
 def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
@@ -47,8 +41,11 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
 
     Raises `CommandError` if one is invalid.
     """
-    if job.max_cost is not None and job.price is None:
-        raise CommandError("--max-cost needs --price P:C: without the prices the cost is not known.")
+    prices = _prices(job.price) or Prices.known(job.model.spec or "")
+    if job.max_cost is not None and prices is None:
+        raise CommandError(
+            f"--max-cost needs --price P:C: the price of this model is not in the list of {PRICES_OF}, so the cost is not known."
+        )
     rare: dict[str, str] = {}
     others = []
     for text in job.sandbox.others or ():
@@ -67,8 +64,8 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
                 "repeat": job.repeat,
                 "max_tokens": job.max_tokens,
                 "max_cost": job.max_cost,
-                "prices": _prices(job.price),
-                **{"backoff_s" if name == "backoff" else name: value for name, value in rare.items()},
+                "prices": prices,
+                **{_BY_OPTION[name]: value for name, value in rare.items()},
             }
         )
     except ValidationError as error:
@@ -120,11 +117,10 @@ class ChosenTasks:
 
     def _with_check(self, task: Task | BadTask) -> Task | BadTask:
         check = self._check
-        if not isinstance(task, Task) or check is None or task.check is not None:
+        if check is None or isinstance(task, BadTask) or task.check is not None:
             return task
-        if check.kind != "python" and task.expected is None:
-            return task
-        return task.model_copy(update={"check": check})
+        fits = check.kind == "python" or task.expected is not None
+        return task.model_copy(update={"check": check}) if fits else task
 
 
 def _default_check(text: str) -> Check:
@@ -209,11 +205,9 @@ class _SecretRedactor(ModelMiddleware):
                 async for item in items:
                     yield item
         except Exception as error:
-            self._clean(error)
+            args = (without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
+            error.args = tuple(args)
             raise
-
-    def _clean(self, error: Exception) -> None:
-        error.args = tuple(without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
 
 
 class _Recording:

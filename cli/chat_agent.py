@@ -21,18 +21,18 @@ from autogen_codeact.cli.sandbox import make_agent, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys, describe_agents, load_agents
-from autogen_codeact.runs.copies import export_files
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.notebook import export_files
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.teams.loading import load_component
 from autogen_codeact.teams.parts import executors_of
+from autogen_codeact.viewer.text import model_name
 
 CLIENT = "_model_client"
 """Attribute of AutoGen's agents with their model, which has no public name."""
 _UNUSED_KEY = "none"
 """For a model that another one takes the place of."""
-_RECORDINGS = ("RecordedModel", "ReplayChatCompletionClient")
 
 
 @asynccontextmanager
@@ -125,8 +125,8 @@ def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
 
 def model_names(target: ChatAgent | BaseTeam) -> list[str]:
     """Return the names of the models, each once."""
-    names = dict.fromkeys(info.model for info in describe_agents(target) if info.model is not None)
-    return ["recorded answers" if name in _RECORDINGS else name for name in names]
+    names = (model_name(info.model) for info in describe_agents(target) if info.model is not None)
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def is_chat(folder: Path) -> bool:

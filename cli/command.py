@@ -50,7 +50,7 @@ class Command(_FlagsWithoutType, TyperCommand):
             if isinstance(text := getattr(error, "message", None), str):
                 error.message = text.removeprefix("Value error, ")  # type: ignore[attr-defined] # of pydantic
             if as_json and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
-                from autogen_codeact.cli.json_output import error_object
+                from autogen_codeact.cli.exit import error_object
                 from autogen_codeact.cli.output import print_json
 
                 print_json(error_object(error, command=self.name or "run"))

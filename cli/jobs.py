@@ -152,11 +152,13 @@ class ChatJob:
             raise CommandError("--resume goes on as before: leave --agent, --team, --steps, --save and --no-save out.")
         if (self.resume or self.component) and self.sandbox != SandboxChoice():
             option = "--resume" if self.resume else "--agent"
-            raise CommandError(f"The sandbox of {option} is in its configuration: leave options of the sandbox out.")
+            raise CommandError(
+                f"{option} has its own sandbox: leave --sandbox, --work-dir and all other options of the sandbox out."
+            )
         if self.team and self.steps is not None:
             raise CommandError("--steps is for one agent, not for --team.")
         if self.sandbox.mode == "process":
-            raise CommandError("A chat needs a session, which --mode process does not have.")
+            raise CommandError("A chat needs one live interpreter: leave --mode process out.")
 
 
 def _check_log(*, view: bool, save: Path | None, no_save: bool) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.cli.json_output import absolute
+from autogen_codeact.cli.exit import absolute
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.progress import Watcher
 from autogen_codeact.cli.transcript import Message

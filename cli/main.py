@@ -111,7 +111,7 @@ def _run(job: RunJob) -> NoReturn:
 
 
 def _work(command: str, job: RunJob | ResumeJob) -> NoReturn:
-    from autogen_codeact.cli.json_output import LastJsonLine
+    from autogen_codeact.cli.exit import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
     with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
@@ -161,7 +161,7 @@ def _batch(job: BatchJob) -> None:
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C.
     `codeact batch report DIR` summarizes a batch.
     """
-    from autogen_codeact.cli.json_output import LastJsonLine
+    from autogen_codeact.cli.exit import LastJsonLine
 
     with LastJsonLine(job.as_json, "batch") as end:
         from autogen_codeact.cli.batch import run_tasks
@@ -260,19 +260,20 @@ def _view(
     target: str | None = typer.Argument(
         None,
         metavar="[RUN|DIR]",
-        help="A run, or a folder with runs in it. Default: the folder where `codeact run` keeps them.",
+        help="A run, a folder with runs in it, or the folder of a batch. Default: where `codeact run` keeps runs.",
     ),
+    compare: Path | None = typer.Option(None, metavar="DIR", help="Another batch, to compare the batch DIR with."),
     port: int = typer.Option(0, min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one"),
     no_open: bool = typer.Option(False, "--no-open", help="Do not open a browser."),
     host: str = typer.Option("127.0.0.1", metavar="IP", help="Address; only this machine reaches 127.0.0.1."),
 ) -> int:
-    """Show runs in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
+    """Show runs or a batch in a browser: the list, the steps of each run, and running ones live. Prints the address of the page.
 
     Anyone who has the address can see the runs. Ctrl-C ends it.
     """
     from autogen_codeact.cli.pages import view
 
-    return view(target, host=host, port=port, open_browser=not no_open)
+    return view(target, compare, host=host, port=port, open_browser=not no_open)
 
 
 @app.command("mcp")

@@ -38,7 +38,8 @@ class Wrap:
         """Raise a `CommandError` if the options do not fit together."""
         if choice.mcp is not None:
             raise CommandError(
-                "Here the servers are given with --wrap FILE.json, so that the client's model finds their tools."
+                "`codeact mcp` takes servers of other tools with --wrap FILE.json, not with --mcp: then the client's model sees "
+                "their tools, too."
             )
         if self.file is None and (self.allow is not None or self.call_log is not None):
             raise CommandError("--allow and --call-log are for the tools of --wrap FILE.json: add that.")
@@ -61,10 +62,9 @@ def serve_mcp(choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions:
     sandbox_of(choice)  # what is wrong with the options is said now
     try:
         return run_server(partial(sandbox_of, choice), wrapped, http, max_sessions, idle_timeout)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"{http} can't be listened on: {error.strerror}") from error
+    except (ValueError, OSError) as error:
+        problem = f"{http} can't be listened on: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise CommandError(problem) from error
 
 
 def sandbox_of(choice: SandboxChoice, **options: Any) -> AsyncSandbox:

@@ -68,23 +68,21 @@ def _client(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionC
 
 
 def _local(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionClient:
-    from autogen_codeact.local_models.client import DEFAULT_CONTEXT, gguf_model, local_model  # noqa: PLC0415 - loads openai
-    from autogen_codeact.local_models.server import (  # noqa: PLC0415 - as above
-        LocalModelError,
-        check_file,
-        check_installed,
-    )
+    from autogen_codeact.local_models import client as local_client  # noqa: PLC0415 - loads openai
+    from autogen_codeact.local_models import server  # noqa: PLC0415 - as above
 
-    context, path = choice.context or DEFAULT_CONTEXT, Path(choice.spec.removeprefix(GGUF))
+    context, path = choice.context or local_client.DEFAULT_CONTEXT, Path(choice.spec.removeprefix(GGUF))
     if choice.spec != LOCAL and not path.exists():
         raise CommandError(f"There is no file {printable(str(path))}: gguf: stands before the path of a GGUF file.")
     try:
         if choice.spec != LOCAL:
-            check_file(path)
-        check_installed()
-    except LocalModelError as error:
+            server.check_file(path)
+        server.check_installed()
+    except server.LocalModelError as error:
         raise CommandError(f"{printable(str(error))}.") from error
-    client = local_model(context=context) if choice.spec == LOCAL else gguf_model(path.absolute(), context=context)
+    client = local_client.local_model(context=context)
+    if choice.spec != LOCAL:
+        client = local_client.gguf_model(path.absolute(), context=context)
     client.tell = tell
     return client
 

@@ -22,10 +22,18 @@ from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli import kept_runs
 from autogen_codeact.cli.approval import CodeApproval, ask_about
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
+from autogen_codeact.cli.exit import (
+    EXIT_INTERRUPTED,
+    CommandError,
+    LastJsonLine,
+    absolute,
+    resume_advice,
+    run_until_interrupted,
+    say,
+    silence_libraries,
+)
 from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_messages import JsonPrinter
-from autogen_codeact.cli.json_output import LastJsonLine, absolute, resume_advice
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
@@ -91,7 +99,7 @@ class RunPrinter:
     def print_problems(self) -> int:
         """Print what is wrong with the answer, and return the exit status."""
         if self._empty:
-            say("the model's answer is empty")
+            say("the model's answer is empty: try again, or another model")
         if self._cut_off:
             say("the model's answer ends inside a block of code")
         elif self._not_run:
@@ -204,12 +212,12 @@ class _Run:
         status = self._printer.print_problems()
         if not self._end.enabled:
             if status == 0 and self._printer.failed is None:
-                say("no code was run")
+                say("the model wrote no code, so none was run")
             kept = (
                 kept_runs.print_run_location(self._folder) if self._folder is not None and has_log(self._folder) else ()
             )
             if gone := sorted(set(files).difference(kept)):
-                say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
+                say(f"removed with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
         return status
 
     async def _open_page(self) -> None:

@@ -90,6 +90,13 @@ class SandboxChoice:
         help="Variable for the code; NAME alone takes the value from codeact's environment, which no process list shows. "
         "Can be repeated.",
     )
+    secrets: list[str] | None = _option(
+        None,
+        "--secret",
+        metavar="NAME@HOST",
+        help="Variable of codeact's environment whose value the code can use in requests to a host, and never sees. "
+        "Can be repeated.",
+    )
     mcp: Path | None = _option(
         None,
         metavar="FILE.json",
@@ -127,7 +134,18 @@ class SandboxChoice:
         if self.environment:
             pairs = (text.partition("=") for text in self.environment)
             options["environment"] = {name: value if equals else f"${{{name}}}" for name, equals, value in pairs}
+        if self.secrets:
+            options["secrets"] = secrets_in(self.secrets)
         return options
+
+
+def secrets_in(texts: list[str]) -> dict[str, Any]:
+    """Return the secrets that `--secret` names; one may have several hosts."""
+    hosts: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, host = text.partition("@")
+        hosts.setdefault(name, []).append(host)
+    return {name: {"env": name, "hosts": each} for name, each in hosts.items()}
 
 
 def with_skills(choice: SandboxChoice) -> SandboxChoice:

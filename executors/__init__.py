@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.errors import SandboxUnavailable as SandboxUnavailable
     from codeact_sandbox.types.limits import Limits as Limits
     from codeact_sandbox.types.limits import ToolLimits as ToolLimits
+    from codeact_sandbox.types.secrets import Secret as Secret
     from codeact_sandbox.types.tool import ToolAnswer as ToolAnswer
 
 _NAMES = {
@@ -47,6 +48,7 @@ _NAMES = {
         "SandboxStartError SandboxTimeout SandboxUnavailable"
     ),
     "codeact_sandbox.types.limits": "Limits ToolLimits",
+    "codeact_sandbox.types.secrets": "Secret",
     "codeact_sandbox.types.tool": "ToolAnswer",
 }
 

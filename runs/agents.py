@@ -21,6 +21,7 @@ from pydantic import SecretStr
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_runner import RunOptions
+from autogen_codeact.agents.model import model_name
 from autogen_codeact.agents.model_calls import innermost
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.configs import omitting_functions
@@ -67,7 +68,7 @@ def _describe(name: str, agent: ChatAgent) -> AgentInfo:
         kind=type(agent).__name__,
         description=agent.description,
         executor=type(executor).__name__ if executor is not None else None,
-        model=_model_name(client) if isinstance(client, ChatCompletionClient) else None,
+        model=model_name(client) if isinstance(client, ChatCompletionClient) else None,
         tools=tool_names(agent),
         functions=functions,
     )
@@ -85,13 +86,6 @@ def tool_names(agent: ChatAgent) -> list[str]:
 def tool_name(tool: object) -> str:
     """Return the name of a function or a tool."""
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
-
-
-def _model_name(client: ChatCompletionClient) -> str:
-    client = innermost(client)
-    arguments = getattr(client, "_create_args", None)
-    name = arguments.get("model") if isinstance(arguments, dict) else None
-    return name if isinstance(name, str) else type(client).__name__
 
 
 def dump(agent_or_team: ChatAgent | BaseTeam) -> Dumped:
@@ -148,18 +142,7 @@ def load_agents(
     trust: bool = False,
     set_later: Collection[str] = (),
 ) -> ChatAgent | BaseTeam:
-    """Make the agent or team of a run from the configuration in its log.
-
-    Args:
-        tools: The functions that the configuration can't have.
-        api_key: The key of its models, which the log does not have, or a function that returns it for a model's configuration.
-            Default, and for None: AutoGen's clients read it from the environment.
-        trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
-        set_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
-
-    Raises:
-        RunNotResumableError: Something is missing; the message names it.
-    """
+    """Make the agent or team of a run from the configuration in its log."""
     started, path = plan.started, plan.run.folder.path
     if started.component is None:
         raise RunNotResumableError(
@@ -172,7 +155,6 @@ def load_agents(
             "your program as for the first time, and pass it as agent=."
         )
     tools_by_name = {tool_name(tool): tool for tool in tools}
-    needed = {name for info in started.agents for name in info.tools}
     loaded: object
     try:
         component = _allowed(plan, trust=trust)
@@ -192,11 +174,6 @@ def load_agents(
             f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
         )
     known = set(_tools_of(loaded))
-    if missing := _missing(needed - tools_by_name.keys(), loaded):
-        raise RunNotResumableError(
-            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Continue "
-            "it in your program, with autogen_codeact.runs.resume(path, tools=[…])."
-        )
     for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
         own = [tools_by_name[name] for name in info.tools if name in tools_by_name and name not in known]
         executor = capabilities_of(getattr(agent, "code_executor", None)).tools
@@ -253,7 +230,10 @@ def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
             f"{path} is a run of {_listed(names)}, not of {_listed(agents)}: pass the same {started.kind} as agent=."
         )
     if missing := _missing({name for info in started.agents for name in info.tools}, target):
-        raise RunNotResumableError(f"{path} can't be continued without its host tools {_listed(missing)}.")
+        raise RunNotResumableError(
+            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Pass them to "
+            "the agent, or as tools=[…] to autogen_codeact.runs.resume."
+        )
 
 
 def _missing(needed: set[str], target: ChatAgent | BaseTeam) -> set[str]:

@@ -96,18 +96,7 @@ def digest(tool: str | None, text: str) -> str:
 
 
 def write_answers(path: Path, questions: Sequence[Question], decisions: Mapping[str, bool | str]) -> None:
-    """Answer questions of a run; the first answer to each counts, whichever process gives it.
-
-    Args:
-        path: The run's folder.
-        questions: All questions of the run.
-        decisions: By name of the question: True to approve, False to deny, or the reason for denying.
-
-    Raises:
-        AlreadyAnsweredError: One has an answer.
-        RunError: There is no such question, or it is not what was asked.
-        OSError: An answer can't be written.
-    """
+    """Answer questions by name: True approves, False or a reason denies. The first answer counts, whichever process gives it."""
     known = {each.asked.question: each for each in questions}
     for name, decision in decisions.items():
         if (question := known.get(name)) is None:
@@ -127,7 +116,10 @@ def _write(path: Path, answer: Answer) -> None:
     (path / ANSWERS).mkdir(mode=0o700, exist_ok=True)
     line = answer.model_dump_json().encode()
     if (chain := user_chain(make=True)) is None:
-        raise RunError("The answer can't be signed: this user has no folder for a key, as ~/.local/state is.")
+        raise RunError(
+            "Answers are signed with a key of yours, which has no place: make ~/.local/state (or $XDG_STATE_HOME) a folder that "
+            "you can write."
+        )
     with open_regular(path / EVENTS) as log:
         chain.begin(log.fileno())
     line = chain.signed(line)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from autogen_codeact.runs import events
-from autogen_codeact.runs.folder import Budget
+from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.notebook import MAX_CELL, to_json
 from autogen_codeact.runs.reader import Gap, RawEvent, Run
 
@@ -60,7 +60,7 @@ class _Steps:
     def all(self) -> Iterator[Step]:
         """Return the steps."""
         for raw in self.run.raw_events():
-            event = self.run.parse(replace(raw, budget=Budget(MAX_CELL))) if isinstance(raw, RawEvent) else raw
+            event = self.run.parse(replace(raw, budget=MemoryLimit(MAX_CELL))) if isinstance(raw, RawEvent) else raw
             if isinstance(event, Gap):
                 self.gaps += not event.cut_off
             else:

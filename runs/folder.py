@@ -47,7 +47,7 @@ class TooLargeError(RunFileError):
 
 
 @dataclass
-class Budget:
+class MemoryLimit:
     """Memory that values may still take."""
 
     left: int = MAX_EVENT
@@ -171,12 +171,12 @@ def restore_large(
     value: dict[str, Any],
     stored: dict[str, StoredFile],
     read: Callable[[StoredFile], bytes],
-    budget: Budget | None = None,
+    budget: MemoryLimit | None = None,
     *,
     shorten: bool = False,
 ) -> None:
     """Put the parts of an event that are in files back into it."""
-    budget = budget or Budget()
+    budget = budget or MemoryLimit()
     for pointer in sorted(stored, key=lambda each: each.count("/")):
         keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
         parent: Any = value
@@ -191,7 +191,7 @@ def restore_large(
             raise ValueError(f"{pointer} leads nowhere in the event") from error
 
 
-def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: Budget, *, shorten: bool) -> Any:
+def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: MemoryLimit, *, shorten: bool) -> Any:
     name, is_json = f"{FILES}/{file.sha256}", file.format == "json"
     try:
         budget.check(file.size if file.sha256 is not None else 0, name)
@@ -241,13 +241,7 @@ class RunFolder:
         self.path = Path(path)
 
     def lines(self, longest: int, chain: Chain | None = None, *, after: Line | None = None) -> Iterator[Line]:
-        """Read the log line by line.
-
-        Args:
-            longest: Bytes of the longest line that is returned with data. A longer one is skipped without holding it in memory.
-            chain: Checks each line. Default: they are not checked.
-            after: The line after which to begin. Default: at the beginning.
-        """
+        """Read the log line by line; one of more than `longest` bytes is skipped without holding it in memory."""
         with self.open_log() as file:
             if chain is not None:
                 chain.begin(file.fileno())

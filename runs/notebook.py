@@ -1,23 +1,29 @@
-"""Other forms of a run: a notebook for Jupyter, or one JSON object."""
+"""Other forms of a run: a notebook for Jupyter, one JSON object, or the files that its code has made."""
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, MessageLogged
-from autogen_codeact.runs.folder import Budget
+from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent
+from autogen_codeact.runs.results import StoredFile
+from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import DOCUMENTS, FIGURES, TEXT, Display
-from codeact_sandbox.types.filenames import printable, printable_text
+from codeact_sandbox.types.filenames import MAX_DEPTH, printable, printable_text, safe_name
+from codeact_sandbox.types.protected_names import ProtectedNameError
 from codeact_sandbox.types.result import ErrorInfo, Result, written_by_code
 
 _TYPES = (TEXT, *FIGURES, *DOCUMENTS)
@@ -35,6 +41,9 @@ _HIDDEN = ("ModelClientStreamingChunkEvent", "CodeExecutionEvent")  # messages t
 MAX_UNDER_WAY = 8
 MAX_CELL = 6 * 1024 * 1024
 """Bytes of memory that the text of a cell may take; what it is made into takes many times as much."""
+logger = logging.getLogger("autogen_codeact")
+_MAX_NAMED = 20
+MAX_FILES = 50_000  # names of files in a log; a workspace has at most 10,000
 
 
 def markdown_cell(text: str) -> Cell:
@@ -188,7 +197,7 @@ class _Cells:
         started = self._run.started
         yield markdown_cell(f"# {started.name}, {started.time:%Y-%m-%d %H:%M} UTC")
         for raw in self._run.raw_events():
-            event = self._run.parse(replace(raw, budget=Budget(MAX_CELL))) if isinstance(raw, RawEvent) else raw
+            event = self._run.parse(replace(raw, budget=MemoryLimit(MAX_CELL))) if isinstance(raw, RawEvent) else raw
             match event:
                 case MessageLogged():
                     yield from self._words(event.message)
@@ -242,3 +251,79 @@ class _Cells:
         if not isinstance(result, ExecutionResult):
             result = ExecutionResult(result.exit_code, result.output, outcome="error" if result.exit_code else "ok")
         return outputs_of(result, self._count)
+
+
+def kept_files(run: Run) -> dict[str, StoredFile]:
+    """Return the last copy of each file that the code has made or changed, by its name in the workspace.
+
+    Args:
+        run: The run.
+
+    Raises:
+        RunError: The log can't be read.
+    """
+    files: dict[str, StoredFile] = {}
+    for raw in run.raw_events():
+        event = run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "block_finished" else None
+        if isinstance(event, BlockFinished) and event.result is not None:
+            if len(files) > MAX_FILES:
+                raise RunFileError(f"{run.folder.path} names more than {MAX_FILES:,} files of the workspace.")
+            for artifact in event.result.artifacts:
+                files.pop(artifact.name, None)  # an older copy is not what the file was at the end
+                if artifact.file is not None and artifact.file.sha256 is not None:
+                    files[artifact.name] = artifact.file
+    for name in _replaced(list(files)):
+        del files[name]
+    return files
+
+
+def _replaced(names: list[str]) -> set[str]:
+    """Return the files that have become a folder, and those in a folder that has become a file; the last ones stay."""
+    places = {name: place for place, name in enumerate(names)}
+    pairs = ((name, str(parent)) for name in names for parent in PurePosixPath(name).parents if str(parent) in places)
+    return {min(pair, key=places.__getitem__) for pair in pairs}
+
+
+def export_files(run: Run, folder: Path) -> list[str]:
+    """Write the files that the code of a run has made, under the names that they had.
+
+    Protected names, such as `.git`, are left out as they are in a workspace, and named in a warning.
+
+    Args:
+        run: The run.
+        folder: A new or an empty folder.
+
+    Returns:
+        The names of those that were written.
+
+    Raises:
+        FileExistsError: The folder is not empty.
+        RunFileError: A file is missing or was changed, or its name leads out of the folder.
+        OSError: A file can't be written.
+    """
+    files = {_checked(name): file for name, file in kept_files(run).items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty: give a new folder.")
+    workspace = Workspace(
+        folder, max_files=MAX_DEPTH * (len(files) + 1), max_file_bytes=sys.maxsize, max_total_bytes=sys.maxsize
+    )
+    written, left_out = [], []
+    for name, file in files.items():
+        try:
+            workspace.store(name, 0o644, [run.read_file(file)])
+        except ProtectedNameError:
+            left_out.append(name)
+        else:
+            written.append(name)
+    if left_out:
+        names = ", ".join(map(printable, left_out[:_MAX_NAMED])) + (" …" if len(left_out) > _MAX_NAMED else "")
+        logger.warning("Not written, because programs on the host act on such files automatically: %s", names)
+    return written
+
+
+def _checked(name: str) -> str:
+    try:
+        return safe_name(name)
+    except ValueError as error:
+        raise RunFileError(f"The log names a file that is not written: {error}") from None

@@ -16,7 +16,7 @@ from autogen_codeact.runs import events
 from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, Budget, json_cost
+from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, MemoryLimit, json_cost
 from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
@@ -110,7 +110,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             if raw.cut_off and raw.lines == 1:
                 continue
             raise _damaged(run, raw)
-        reader.tick(raw)
+        reader.clock.see(raw.name, raw.data.get("monotonic"))
         reader.plan.size, reader.plan.last = raw.end, raw.data["seq"]
         if raw.name in NOT_NEEDED:
             continue
@@ -118,7 +118,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             reader.plan.messages.add(_message(run, raw))
             reader.hold(EVENT_BYTES)
             continue
-        budget = Budget()
+        budget = MemoryLimit()
         event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
             raise _damaged(run, event)
@@ -181,7 +181,7 @@ class _Reader:
     def __init__(self, run: Run) -> None:
         names = (agent.name.partition("#")[0] for agent in run.started.agents)
         self.plan = Plan(run, messages=KnownMessages(names))  # what is known so far
-        self._clock = RunClock()
+        self.clock = RunClock()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}
@@ -197,13 +197,9 @@ class _Reader:
         self._held += cost
         if self._held > MAX_HELD or len(self.plan.histories) > MAX_AGENTS:
             raise RunNotResumableError(
-                f"{self.plan.run.folder.path} can't be continued: what its log has since the last boundary would take more than "
-                f"{MAX_HELD:,} bytes of memory."
+                f"{self.plan.run.folder.path} can't be continued: what its log has since the last completed step would "
+                f"take more than {MAX_HELD:,} bytes of memory."
             )
-
-    def tick(self, raw: RawEvent) -> None:
-        """Take the time of the next event into account."""
-        self._clock.see(raw.name, raw.data.get("monotonic"))
 
     def take(self, event: events.RunEvent) -> None:
         """Take the next event."""
@@ -249,12 +245,12 @@ class _Reader:
             )
         if self.plan.boundary.state is None:
             raise RunNotResumableError(
-                f"{name} can't be continued: its log has no state of the {run.started.kind} to begin with"
+                f"{name} can't be continued: its log does not have the state with which the {run.started.kind} began"
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
         read_answers(name, self.plan.questions)
-        self.plan.seconds_since = self._clock.seconds
-        self._budget = Budget(MAX_HELD - self._held)
+        self.plan.seconds_since = self.clock.seconds
+        self._budget = MemoryLimit(MAX_HELD - self._held)
         for agent, items in self._items.items():
             self._history(agent).items.extend(self._made(items))
 
@@ -325,7 +321,7 @@ class _Reader:
                 del self.plan.undo_points[0]
             self.plan.turn = self._before = None
         self.plan.messages.clear()
-        self._clock.seconds = 0.0
+        self.clock.seconds = 0.0
         self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
         self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
 

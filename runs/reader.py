@@ -15,7 +15,7 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
-from autogen_codeact.runs.folder import FILES, Budget, Line, RunFolder, TooLargeError, restore_large
+from autogen_codeact.runs.folder import FILES, Line, MemoryLimit, RunFolder, TooLargeError, restore_large
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
@@ -63,7 +63,7 @@ class RawEvent:
     line: int
     end: int
     text: bytes = b""
-    budget: Budget | None = None
+    budget: MemoryLimit | None = None
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
@@ -161,7 +161,7 @@ class Run:
         """
         return self.folder.read_file(file)
 
-    def result(self, record: ResultRecord, budget: Budget | None = None) -> CodeResult:
+    def result(self, record: ResultRecord, budget: MemoryLimit | None = None) -> CodeResult:
         """Return a result of code. The paths of its files are those of the copies in the run's folder.
 
         Args:
@@ -171,7 +171,7 @@ class Run:
         Raises:
             RunFileError: A form of a display, or an image of a tool, is missing or was changed; or they take too much memory.
         """
-        result = record.result(self.reading(budget or Budget()))
+        result = record.result(self.reading(budget or MemoryLimit()))
         if isinstance(result, ExecutionResult):
             paths = [self.folder.path_of(each.file) for each in record.artifacts]
             result.artifacts = tuple(
@@ -180,7 +180,7 @@ class Run:
             result.displays = tuple(replace(each, path=None) for each in result.displays)
         return result
 
-    def reading(self, budget: Budget) -> Callable[[StoredFile], bytes]:
+    def reading(self, budget: MemoryLimit) -> Callable[[StoredFile], bytes]:
         """Return a function that reads files of the run, and uses a budget.
 
         Args:

@@ -305,7 +305,7 @@ def wrap_models(
 
 def _exchange(agent: ChatAgent, steps: AgentSteps, replaced: ExitStack) -> None:
     if isinstance(agent, BaseCodeAgent):
-        steps.begin(agent.journal)
+        steps.journal.change(agent.journal)  # what the log knows already
         agent.use_steps(steps)
         replaced.callback(agent.use_steps, None)
     client, context = getattr(agent, MODEL_CLIENT, None), getattr(agent, MODEL_CONTEXT, None)

@@ -54,16 +54,12 @@ class Redaction:
 
     def __init__(self, redact: RedactText | None = None, secrets: Iterable[str] = ()) -> None:
         self._redact = redact
+        self.has_function = redact is not None  # then strings have to pass it
         known = sorted({each for each in secrets if len(each.strip()) >= MIN_SECRET}, key=len, reverse=True)
         in_json = (json.dumps(each, ensure_ascii=False)[1:-1] for each in known)
         forms = [form for pair in zip(known, in_json, strict=True) for form in dict.fromkeys(pair)]
         self._known = [form.encode("utf-8", "replace") for form in forms]
         self._failed = False
-
-    @property
-    def has_function(self) -> bool:
-        """Whether strings have to pass the caller's function."""
-        return self._redact is not None
 
     def line(self, data: bytes) -> bytes:
         """Return JSON without the known secrets."""

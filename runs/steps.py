@@ -170,14 +170,10 @@ class AgentSteps:
         self.note: str | None = None  # what its model is to be told with the next request that it really gets
         self.is_empty = False  # whether its session is empty, because it was not rebuilt
         self.questions: Questions | None = None  # what `Later` asks; None if nothing waits
-        self._journal = journal
-        self._history = history if history is not None else AgentHistory()
+        self.journal = journal
+        self.history = history if history is not None else AgentHistory()
         self._calls: set[int] = set()
         self._late: list[Callable[[], Awaitable[object]]] = []
-
-    def begin(self, journal: Journal | None) -> None:
-        """Take the journal as it is for what the log knows already."""
-        self._journal.change(journal)
 
     # Models
 
@@ -187,7 +183,7 @@ class AgentSteps:
 
     def new_call(self) -> int:
         """Return the number of a call that the model really gets."""
-        number = max(self._history.calls, *self._calls, 0) + 1
+        number = max(self.history.calls, *self._calls, 0) + 1
         self._calls.add(number)
         return number
 
@@ -195,7 +191,7 @@ class AgentSteps:
         """Note that a call is over; one without an answer or an error does not count."""
         self._calls.discard(number)
         if answered:
-            self._history.calls = max(self._history.calls, number)
+            self.history.calls = max(self.history.calls, number)
 
     async def go_live(self) -> str | None:
         """Do what was postponed while the log answered, and return the note for the model, once."""
@@ -210,7 +206,7 @@ class AgentSteps:
 
         Calls that were made at the same time can be asked for in any order.
         """
-        items = self._history.items
+        items = self.history.items
         redacted = self.log.redaction.value(arguments)
         for at, item in enumerate(items):
             if not isinstance(item, ToolAnswer):
@@ -225,8 +221,8 @@ class AgentSteps:
     async def new_tool_call(self) -> int:
         """Return the number of a call that is really made."""
         await self._do_late()
-        self._history.tool_calls += 1
-        return self._history.tool_calls
+        self.history.tool_calls += 1
+        return self.history.tool_calls
 
     # Code
 
@@ -270,7 +266,7 @@ class AgentSteps:
         attempt: InBranch | None,
     ) -> RunEnded:
         await self._do_late()
-        questions, step = self.questions, Step(self.log, self.agent, self._history.steps + 1)
+        questions, step = self.questions, Step(self.log, self.agent, self.history.steps + 1)
         if questions is None:
             return await self._run_step(runner, step, code, live, attempt)
         # Before the step begins in the log: nothing is lost then if the run ends.
@@ -292,7 +288,7 @@ class AgentSteps:
         live: Callable[[], Awaitable[RunEnded]],
         attempt: InBranch | None,
     ) -> RunEnded:
-        self._history.steps = number = step.number
+        self.history.steps = number = step.number
         began = time.monotonic()
         started = BlockStarted(agent=self.agent, number=number, blocks=code, attempt=attempt.number if attempt else 0)
         await self.log.write(started, sync=True)
@@ -313,7 +309,7 @@ class AgentSteps:
     def _put_finished(
         self, number: int, ended: RunEnded, seconds: float, journal: Journal | None, *, undone: bool
     ) -> None:
-        change = self._journal.change(journal)
+        change = self.journal.change(journal)
         error = error_info(ended.error) if ended.error is not None else None
 
         def event(files: FileStore) -> BlockFinished:
@@ -339,10 +335,10 @@ class AgentSteps:
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""
         adapter: TypeAdapter[T] = _adapter(form)
-        items = self._history.items
+        items = self.history.items
         if items:
-            if kind == "facts" and self._history.facts is not None:
-                return _valid(adapter, self._history.facts, kind)
+            if kind == "facts" and self.history.facts is not None:
+                return _valid(adapter, self.history.facts, kind)
             first = items[0]
             if isinstance(first, Value) and first.kind == kind:
                 items.popleft()
@@ -364,7 +360,7 @@ class AgentSteps:
             await self._late.pop(0)()
 
     def _take(self, kind: type[Item], fits: Callable[[Item], bool], otherwise: str) -> Item | None:
-        items = self._history.items
+        items = self.history.items
         while items and isinstance(items[0], Value):
             items.popleft()
         if not items:

@@ -62,16 +62,7 @@ def _slug(task: str) -> str:
 
 
 def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Path:
-    """Return the folder of the run that a user means.
-
-    Args:
-        text: A path; the name of a run in the default folder, or the beginning of one; or `last` for the one there that was
-            started last. A folder of such a name in the current one is meant by its path: `./last`.
-        is_chat: Says of a run's folder whether it is a chat; `last` is then the last chat. Default: the last run of any kind.
-
-    Raises:
-        RunFolderError: There is no such run.
-    """
+    """Return the folder of the run that a user means: by path, by name or the beginning of one, or by `last` (run, or chat)."""
     if text == LAST:
         return _last(is_chat)
     path = Path(text)

@@ -7,7 +7,7 @@ from typing import Any
 from autogen_core import ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.teams.run import Budget
+from autogen_codeact.agents.budget import Budget
 
 
 class TeamConfig(BaseModel):

@@ -13,10 +13,10 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent
 from autogen_codeact.agents.arguments import check_parts
+from autogen_codeact.agents.budget import Budget
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.teams.run import Budget
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
 from codeact_sandbox.tools.approval import ApproveTool

@@ -11,8 +11,9 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, SelectSpeakerEvent
 from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
+from autogen_codeact.agents.budget import Budget, Meter, Used
 from autogen_codeact.teams.config import TeamConfig, load_part
-from autogen_codeact.teams.run import Budget, Message, Meter, Run, SavedRun, Task, Used, message_types, task_messages
+from autogen_codeact.teams.run import Message, Run, SavedRun, Task, message_types, task_messages
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
 from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, next_names
 from autogen_codeact.teams.undo import TeamLock, Undo, close_all, end_tasks, renew

@@ -128,6 +128,7 @@ REASONS = {
     "packages": "installs packages",
     "python": "names a program of this machine",
     "readable": "shows folders of this machine",
+    "secrets": "lets the code use secrets of this machine",
     "setup": "carries source code that no approval covers",
     "skills": "shows folders of this machine, and text from them to the model",
     "snapshot": "names a file of this machine",
@@ -222,7 +223,7 @@ ALLOWED: dict[str, Known] = {
         _CODER
         | _OURS
         | _fields(
-            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "choose", "background"),
+            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "max_cost", "prices", "choose", "background"),
             max_steps=_at_most(100),
             attempts=_at_most(8),
             max_output_chars=_at_most(200_000),

@@ -34,14 +34,9 @@ from codeact_sandbox.protocols import ObservedExecutor
 
 MODEL = "gen_ai.request.model"
 # Arguments of requests, by AutoGen's names.
-REQUEST = {
-    "temperature": "gen_ai.request.temperature",
-    "top_p": "gen_ai.request.top_p",
-    "max_tokens": "gen_ai.request.max_tokens",
-    "max_completion_tokens": "gen_ai.request.max_tokens",
-    "frequency_penalty": "gen_ai.request.frequency_penalty",
-    "presence_penalty": "gen_ai.request.presence_penalty",
-    "seed": "gen_ai.request.seed",
+_SAME_NAMES = ("temperature", "top_p", "max_tokens", "frequency_penalty", "presence_penalty", "seed")
+REQUEST = {name: f"gen_ai.request.{name}" for name in _SAME_NAMES} | {
+    "max_completion_tokens": "gen_ai.request.max_tokens"
 }
 # Names of providers by AutoGen's classes, those of the conventions where there are some.
 PROVIDERS = {

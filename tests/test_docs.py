@@ -66,6 +66,8 @@ PRINTS = {
         1,
     ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
+    ("secrets.md", 1): "{'Authorization': 'Bearer placeholder-\n",
+    ("budgets.md", 1): "prompt=0.25 completion=2.0\n",
     ("teams.md", 1): "Add what to buy. Digraph execution is complete\n",
     ("teams.md", 2): "1024 is right. TERMINATE Text 'TERMINATE' mentioned\n",
     ("notebooks.md", 1): "coder (TextMessage):\nIt is 42.\n\nDone · 1 block of code",

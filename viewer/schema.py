@@ -38,6 +38,7 @@ class RunHeader(TypedDict):
     model_calls: int
     prompt_tokens: int
     completion_tokens: int
+    cost: float | None  # in US dollars, by list prices; null if they are not known, or there are several models
     duration_s: float
     timing: Timing  # sums over all steps
     resumed: int

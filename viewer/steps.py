@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autogen_codeact.agents.budget import prices_of
 from autogen_codeact.runs.errors import RunError, RunFolderError
-from autogen_codeact.runs.folder import Budget, Line, json_cost
+from autogen_codeact.runs.folder import Line, MemoryLimit, json_cost
 from autogen_codeact.runs.reader import Gap, LogReader, Run, load_run, read_line
 from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.runs.summary import task_text
@@ -18,7 +19,7 @@ from autogen_codeact.viewer.documents import Event, document, whole_output
 from autogen_codeact.viewer.entries import Place, StepEntry
 from autogen_codeact.viewer.indexing import StepIndex
 from autogen_codeact.viewer.schema import RunHeader, RunOutcome, Step, Summary
-from autogen_codeact.viewer.text import bounded, shortened
+from autogen_codeact.viewer.text import bounded, model_name, shortened
 
 _TASK_CHARS = 20_000
 _RECENT = 1_000
@@ -105,6 +106,7 @@ class RunSteps:
         finished = steps.finished or {}
         error = finished.get("error")
         reason = finished.get("stop_reason")
+        prices = prices_of(each.model for each in started.agents)
         return {
             "id": self.name,
             "name": bounded(started.name, 200),
@@ -113,8 +115,8 @@ class RunSteps:
             "agents": [
                 {
                     "name": bounded(each.name, 200),
-                    "kind": bounded(each.kind, 200),
-                    "model": bounded(each.model, 200) if each.model is not None else None,
+                    "kind": bounded(each.kind.lstrip("_"), 200),
+                    "model": model_name(each.model) if each.model is not None else None,
                 }
                 for each in started.agents[:100]
             ],
@@ -127,6 +129,7 @@ class RunSteps:
             "model_calls": steps.model_calls,
             "prompt_tokens": steps.prompt_tokens,
             "completion_tokens": steps.completion_tokens,
+            "cost": prices.cost(steps.prompt_tokens, steps.completion_tokens) if prices is not None else None,
             "duration_s": round(steps.clock.seconds, 6),
             "timing": steps.timing,
             "resumed": steps.resumed,
@@ -190,7 +193,7 @@ class RunSteps:
         return list(self._read_events(places)) if places else []
 
     def _read_events(self, places: Iterable[Place]) -> Iterable[Event]:
-        budget = Budget()
+        budget = MemoryLimit()
         for place, data in self._read_lines(places):
             line = read_line(Line(place.number, data, place.start + place.size + 1))
             if isinstance(line, Gap):

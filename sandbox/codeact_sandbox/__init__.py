@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.options import DockerOptions as DockerOptions
     from codeact_sandbox.types.result import ExecResult as ExecResult
     from codeact_sandbox.types.result import Result as Result
+    from codeact_sandbox.types.secrets import Secret as Secret
     from codeact_sandbox.types.tool import ToolAnswer as ToolAnswer
     from codeact_sandbox.types.tool import ToolImage as ToolImage
 
@@ -53,6 +54,7 @@ _NAMES = {
     "codeact_sandbox.types.limits": "Limits ToolLimits",
     "codeact_sandbox.types.options": "BubblewrapOptions DockerOptions",
     "codeact_sandbox.types.result": "ExecResult Result",
+    "codeact_sandbox.types.secrets": "Secret",
     "codeact_sandbox.types.tool": "ToolAnswer ToolImage",
 }
 

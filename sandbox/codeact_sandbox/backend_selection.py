@@ -8,7 +8,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from codeact_sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from codeact_sandbox.egress.gateway import Gateway
@@ -22,6 +22,7 @@ from codeact_sandbox.types.limits import parse_size
 from codeact_sandbox.types.option_parsing import only_for_bubblewrap
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 from codeact_sandbox.types.paths import NO_INDEX, WORKSPACE
+from codeact_sandbox.types.secrets import Secret, look_up
 
 Progress = Callable[[str], None]
 
@@ -37,6 +38,7 @@ def make_client(
 ) -> RunnerClient:
     """Make the client of a sandbox that has not been started."""
     gateway = _make_gateway(options, resolve_name)
+    placeholders = gateway.secrets.placeholders if gateway is not None and gateway.secrets is not None else {}
     settings = RunnerSettings(
         mode=options.mode,
         workspace=WORKSPACE,
@@ -48,7 +50,7 @@ def make_client(
         proxy=gateway.settings if gateway is not None else None,
         no_index=NO_INDEX if gateway is None else None,
         tools=tools,
-        environment=environment.resolve(options.variables),
+        environment={**environment.resolve(options.variables), **placeholders},
         reusable=reusable,
         find_packages=packages_to_find(options),
         find_commands=COMMANDS,
@@ -99,14 +101,20 @@ def check_reusable(options: SandboxOptions) -> None:
 
 
 def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | None:
-    domains = options.allow_domains
-    connector = Connector(Policy(domains), resolve_name) if domains else None
+    domains, secrets = options.allow_domains, None
+    values = look_up(cast(dict[str, Secret], options.secrets))
+    policy = Policy(domains, (entry for each in values for entry in each.entries))
+    connector = Connector(policy, resolve_name) if domains or values else None
+    if values:
+        from codeact_sandbox.egress.secrets import Secrets
+
+        secrets = Secrets(values)
     index = None
     if options.allow_pip:
         from codeact_sandbox.packages.index import PackageIndex
 
         index = PackageIndex(parse_size(options.limits.resolved().tmp), resolve=resolve_name)
-    return Gateway(connector, index) if connector is not None or index is not None else None
+    return Gateway(connector, index, secrets) if connector is not None or index is not None else None
 
 
 def external_effects(options: SandboxOptions) -> str | None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import checked_entries
@@ -13,6 +14,7 @@ from codeact_sandbox.types.errors import SandboxError
 from codeact_sandbox.types.limits import parse_size
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.paths import DATA, WORKSPACE
+from codeact_sandbox.types.secrets import Secret
 
 DEADLINE_S = 5.0
 MAX_ITEMS = 100
@@ -87,11 +89,16 @@ def known_facts(options: SandboxOptions) -> SandboxFacts:
         memory_bytes=limits.memory_bytes,
         workspace_bytes=None if mounted else parse_size(limits.workspace),
         network=getattr(options, "network", "none") != "none",
-        domains=tuple(options.allow_domains),
+        domains=(*options.allow_domains, *_hosts_of_secrets(options)),
         pip=options.allow_pip,
         packages_option=hasattr(options, "packages"),
         data=bool(options.data),
     )
+
+
+def _hosts_of_secrets(options: SandboxOptions) -> list[str]:
+    secrets = cast(dict[str, Secret], options.secrets)
+    return [f"{host} (its key: environment variable {name})" for name, each in secrets.items() for host in each.hosts]
 
 
 def packages_to_find(options: SandboxOptions) -> tuple[str, ...]:

@@ -117,9 +117,6 @@ async def list_files(sandbox: HasCommands) -> list[str]:
 
 
 def _chunks(source: Path) -> Generator[bytes]:
-    try:
-        with source.open("rb", buffering=0) as file:
-            while chunk := file.read(sync.CHUNK):
-                yield chunk
-    except OSError as error:
-        raise SandboxFileError(error.errno, error.strerror, str(source)) from error
+    with trees.host_errors(source), source.open("rb", buffering=0) as file:
+        while chunk := file.read(sync.CHUNK):
+            yield chunk

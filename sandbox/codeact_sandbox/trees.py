@@ -7,9 +7,10 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -207,12 +208,8 @@ async def put_folder(sandbox: HasCommands, source: Path, path: str) -> None:
 
 
 def _packed(source: Path) -> Generator[bytes]:
-    try:
+    with host_errors(source):
         yield from cast("Callable[..., Generator[bytes]]", trees.tar_of)(str(source), check_link=_check_link, **_LIMITS)
-    except SandboxFileError:
-        raise
-    except OSError as error:
-        raise SandboxFileError(error.errno, error.strerror, error.filename) from error
 
 
 def _check_link(name: str, target: str) -> None:
@@ -228,10 +225,7 @@ async def get_folder(sandbox: HasCommands, path: str, target: Path) -> Path:
     )
     await in_thread(folder.prepare)
     receiver = TarReceiver(folder, MAX_ENTRIES)
-
-    async def take(data: bytes) -> None:
-        await in_thread(receiver.feed, data)
-
+    take = partial(in_thread, receiver.feed)
     try:
         await _operate(sandbox, "pack", path, take=take, timeout=TRANSFER_TIMEOUT_S, compressed=False, **_LIMITS)
     finally:
@@ -263,19 +257,12 @@ async def snapshot(sandbox: HasCommands, target: Path | str, *, exclude: Sequenc
     target = Path(target)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with await in_thread(part.open, "xb") as file:
-
-            async def take(data: bytes) -> None:
-                await in_thread(file.write, data)
-
+        with host_errors(target), await in_thread(part.open, "xb") as file:
             more: dict[str, Any] = {"exclude": parse_names("exclude", exclude), "compressed": True, **_LIMITS}
+            take = partial(in_thread, file.write)
             await _operate(sandbox, "pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, **more)
             await in_thread(os.fsync, file.fileno())
-        os.replace(part, target)
-    except OSError as error:
-        if isinstance(error, SandboxFileError):
-            raise
-        raise SandboxFileError(error.errno, error.strerror, str(target)) from error
+            os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
     return target
@@ -293,10 +280,7 @@ async def unpack(sandbox: HasCommands, content: Input, *, compressed: bool = Tru
 
 async def save(sandbox: HasCommands, file: BinaryIO) -> None:
     """Write the workspace as a tar file, for `put_back`."""
-
-    async def take(data: bytes) -> None:
-        await in_thread(file.write, data)
-
+    take = partial(in_thread, file.write)
     await _operate(sandbox, "pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, compressed=False, **_LIMITS)
 
 
@@ -313,11 +297,19 @@ def _chunks(file: BinaryIO) -> Generator[bytes]:
 
 
 def _file(path: Path) -> Generator[bytes]:
+    with host_errors(path), path.open("rb") as file:
+        yield from _chunks(file)
+
+
+@contextmanager
+def host_errors(path: Path) -> Iterator[None]:
+    """Convert an error with a file of the host."""
     try:
-        with path.open("rb") as file:
-            yield from _chunks(file)
+        yield
+    except SandboxFileError:
+        raise
     except OSError as error:
-        raise SandboxFileError(error.errno, error.strerror, str(path)) from error
+        raise SandboxFileError(error.errno, error.strerror, error.filename or str(path)) from error
 
 
 # Requests

@@ -70,6 +70,11 @@ def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name() -> None:
         ("network", "container:other", "gives the code a network"),
         ("allow_domains", ["evil.example"], "lets the code reach hosts"),
         ("allow_pip", True, "lets the code read the package indexes of this machine"),
+        (
+            "secrets",
+            {"K": {"env": "AWS_SECRET_ACCESS_KEY", "hosts": ["evil.example"]}},
+            "lets the code use secrets of this machine",
+        ),
         ("extra_hosts", {"api.example.com": "198.51.100.1"}, "gives hosts other addresses"),
         ("environment", {"K": "${AWS_SECRET_ACCESS_KEY}"}, "reads variables of this process's environment"),
         ("environment", {"K": "${HOME:-x}"}, "reads variables of this process's environment"),

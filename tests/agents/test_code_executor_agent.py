@@ -6,23 +6,13 @@ import sys
 from typing import Any
 
 import pytest
-from autogen_agentchat.messages import (
-    CodeExecutionEvent,
-    CodeGenerationEvent,
-    TextMessage,
-    ThoughtEvent,
-)
+from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent, TextMessage, ThoughtEvent
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import AssistantMessage, CreateResult, UserMessage
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.code_executor_agent import (
-    CODE_OF_OTHERS,
-    CUT_OFF,
-    CUT_OFF_BY_OTHERS,
-    CUT_OFF_NOTE,
-)
+from autogen_codeact.agents.code_executor_agent import CODE_OF_OTHERS, CUT_OFF, CUT_OFF_BY_OTHERS, CUT_OFF_NOTE
 from tests.agents.support import (
     FAILED_WORDS,
     FAILS,

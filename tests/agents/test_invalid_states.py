@@ -16,14 +16,7 @@ from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.journal import (
-    MAX_BLOCKS,
-    MAX_BYTES,
-    Journal,
-    SessionRecord,
-    record_calls,
-    redacted,
-)
+from autogen_codeact.agents.journal import MAX_BLOCKS, MAX_BYTES, Journal, SessionRecord, record_calls, redacted
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
 from autogen_codeact.teams import Team
 from codeact_sandbox.types.result import ToolCall

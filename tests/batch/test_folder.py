@@ -49,7 +49,7 @@ def task(name: str, text: str = "x") -> Task:
 
 
 def numbers(folder: BatchFolder) -> tuple[int, int, int]:
-    return folder.counts.rows, folder.counts.failed, folder.counts.prompt_tokens
+    return folder.index.counts.rows, folder.index.counts.failed, folder.index.counts.prompt_tokens
 
 
 def test_rows_are_put_in_the_order_of_the_tasks(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_no_row_is_lost_when_the_process_is_killed_while_rows_are_compacted(tmp_
         assert found == (whole if parts else [("b", "completed"), ("a", "completed")])
         again = BatchFolder.open(tmp_path / point, {})
         assert [again.is_done(task(name), 1) for name in "ab"] == [True, True]
-        assert (again.counts.rows, again.notices) == (2, [])
+        assert (again.index.counts.rows, again.notices) == (2, [])
         again.close()
         assert sorted(os.listdir(tmp_path / point)) == ["batch.json", "lock", "results.jsonl", "runs"]
 
@@ -198,7 +198,11 @@ def test_line_with_wrong_types_is_left_out(tmp_path_factory: pytest.TempPathFact
             with open(tmp_path / "results.jsonl", "a") as results:
                 results.write(line + "\n")
             folder = BatchFolder.open(tmp_path, {})
-            assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.counts.rows) == (True, False, 1)
+            assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.index.counts.rows) == (
+                True,
+                False,
+                1,
+            )
             assert folder.notices == ["1 damaged line of results.jsonl left out: those tasks are run again"]
             folder.close()
             modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each.is_file()}

@@ -39,7 +39,7 @@ def small_disk(folder, size):
 def test_invalid_options_are_an_error(model, tmp_path_factory):
     for options, message in [
         (["--work-dir", "."], WORK_DIR),
-        (["--max-cost", "1"], "codeact: --max-cost needs --price P:C: without the prices the cost is not known.\n"),
+        (["--max-cost", "1"], "codeact: --max-cost needs --price P:C: the price of this model is not in the list of "),
         (
             ["--price", "cheap"],
             "codeact: --price cheap is not a pair of prices: give the price of a million tokens that the model reads, and that "

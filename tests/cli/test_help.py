@@ -8,7 +8,7 @@ from tests.cli.support import codeact
 
 SANDBOX = [
     *("--sandbox", "--image", "--timeout", "--work-dir", "--data", "--package", "--memory", "--disk", "--network"),
-    *("--allow-domain", "--allow-pip", "--env", "--option"),
+    *("--allow-domain", "--allow-pip", "--env", "--secret", "--option"),
 ]
 OPTIONS = {
     (): [

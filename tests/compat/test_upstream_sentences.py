@@ -12,7 +12,6 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
-from tests.cases import case
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import block
 
@@ -62,16 +61,6 @@ async def test_split_streams_contain_only_the_codes_output(tmp_path: Path) -> No
     assert (result.stdout, result.stderr, result.output) == ("begun\n", "", "begun\n\n Timeout")
 
 
-async def test_a_file_name_outside_the_workspace_has_autogens_sentence(tmp_path: Path) -> None:
-    for name in ["/tmp/x.py", "../x.py", "a/../../x.py"]:
-        with case(name):
-            async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path) as executor:
-                result = await executor.execute_code_blocks(
-                    [block(f"# filename: {name}\nprint(1)")], CancellationToken()
-                )
-            assert (result.exit_code, result.output.partition(".")[0]) == (1, "Filename is not in the workspace")
-
-
 async def test_files_of_init_command_are_in_the_folder_after_the_start(tmp_path: Path) -> None:
     command = "echo made > init.txt; mkdir sub; echo 2 > sub/two.txt"
     async with DockerCommandLineCodeExecutor(work_dir=tmp_path, init_command=command):
@@ -96,9 +85,7 @@ async def test_the_path_of_removed_code_is_in_the_result(tmp_path: Path) -> None
         assert (await path_of(executor, "# filename: named.py\nprint(1)")).exists()
 
 
-async def test_errors_of_constructor_and_folder_have_autogens_sentences() -> None:
-    with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1"):
-        DockerCommandLineCodeExecutor(timeout=0)
+def test_the_error_of_the_folder_has_autogens_sentence() -> None:
     executor = DockerCommandLineCodeExecutor()
     with pytest.raises(RuntimeError, match="Working directory not properly initialized"):
         _ = executor.work_dir

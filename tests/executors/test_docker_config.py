@@ -21,7 +21,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
     ToolLimits,
 )
-from codeact_sandbox import DockerHost, DockerTLS
+from codeact_sandbox import DockerHost, DockerTLS, Secret
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DERIVED
 from codeact_sandbox.types.options import DEFAULT_IMAGE
@@ -61,6 +61,7 @@ ARGUMENTS: dict[str, Any] = {
     "seccomp": "engine",
     "runtime": "crun",
     "environment": {"LITERAL": "${LITERAL}", "OTHER": "${HOST_NAME}"},
+    "secrets": {"API_KEY": Secret(env="HOST_KEY", hosts=["api.example.com", "*.example.org:8443"])},
     "preload": ["json"],
     "packages": ["sympy", "polars>=1"],
     "languages": {"julia": "julia -q", "scm": ["guile", "-s"]},

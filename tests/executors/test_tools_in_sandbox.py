@@ -1,19 +1,16 @@
 """What users pass as `tools=[…]`, called from code in a real sandbox."""
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
 from autogen_core import ComponentLoader
 from autogen_core.tools import FunctionTool
-from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from pydantic import BaseModel
 
 from autogen_codeact.executors import (
@@ -25,7 +22,7 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.abuse.subject import Kind
 from tests.cases import case
-from tests.processes import address
+from tests.executors.test_tool_kinds import mcp
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import out, run, short_result
 from tests.sandbox.tools.host_tools import makes
@@ -33,7 +30,6 @@ from tests.sandbox.tools.host_tools import makes
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]
-SERVER = Path(__file__).with_name("mcp_forked.py")
 
 
 @pytest_asyncio.fixture(params=["docker-session", "bubblewrap-process"])
@@ -85,14 +81,6 @@ class Broken:
 async def double(number: int, times: int = 2) -> int:
     """Multiply."""
     return number * times
-
-
-def mcp() -> McpWorkbench:
-    return McpWorkbench(
-        StdioServerParams(
-            command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:]], read_timeout_seconds=60
-        )
-    )
 
 
 class TestFunctions:

@@ -10,14 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.store import (
-    EVENTS,
-    find_run,
-    is_being_written,
-    new_run_folder,
-    prune_runs,
-    runs_folder,
-)
+from autogen_codeact.runs.store import EVENTS, find_run, is_being_written, new_run_folder, prune_runs, runs_folder
 from tests.cases import case
 
 

@@ -186,6 +186,21 @@ def test_missing_key_is_an_error_that_says_what_to_set(tmp_path: Path) -> None:
     assert done.left == []
 
 
+def test_the_sample_of_budgets_ends_at_its_limit(tmp_path):
+    assert run("budget.py", tmp_path).out.splitlines() == [
+        "stopped: max_cost",
+        "1! to 2! were computed; 3! is missing.",
+    ]
+
+
+def test_the_sample_of_secrets_shows_who_gets_the_key(tmp_path):
+    assert run("api_key.py", tmp_path).out.splitlines() == [
+        "The server gets Authorization: Bearer sk-0123456789",
+        "The code sends  Bearer placeholder...",
+        "The code gets   you sent Authorization: Bearer *************",
+    ]
+
+
 def test_the_local_model_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr(sys, "argv", ["sample.py", "--model", "local"])
@@ -218,7 +233,7 @@ def test_every_sample_is_tested_and_in_the_table() -> None:
     samples = {path.name for path in SAMPLES.iterdir() if path.suffix == ".py"} - SHARED
     others = {path.name for path in SAMPLES.iterdir()} - samples - SHARED
 
-    assert samples == {*EXPECTED, "gpu.py"}
+    assert samples == {*EXPECTED, "gpu.py", "api_key.py", "budget.py"}
     # tests/integrations/test_notebook.py runs the notebook.
     # tests/cli/test_batch.py runs the tasks with the recorded answers.
     assert others <= {"README.md", "__pycache__", "notebook.ipynb", "batch_tasks.jsonl", "batch_answers.json", "skills"}

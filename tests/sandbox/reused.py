@@ -45,7 +45,7 @@ ENGINE_VARIABLES = (
 )
 OWN_SANDBOX = {
     *("allow_domains", "allow_pip", "auto_remove", "data", "docker_host", "extra_hosts", "extra_volumes", "hosts"),
-    *("image", "packages", "python", "readable", *UNFIT),
+    *("image", "packages", "python", "readable", "secrets", *UNFIT),
 }
 """Options that hardly two tests share, or that hold on to something of the test."""
 

@@ -100,7 +100,7 @@ def test_unknown_option_names_what_was_called_and_the_nearest_option() -> None:
 
 
 TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
-    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._sandbox._managed.options,
+    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._managed.options,
     "AsyncSandbox": lambda: AsyncSandbox("bubblewrap", memory="2g", cpus=2)._managed.options,
     "DockerOptions": lambda: DockerOptions(memory="2g", cpus=2),
     "BubblewrapOptions": lambda: BubblewrapOptions(memory="2g", cpus=2),

@@ -47,7 +47,7 @@ async def test_tokens_end_a_run_in_mid_turn_and_the_turn_has_not_happened():
         ("scripted", "hm"),
         ("scripted", "enough"),
     ]
-    assert result.stop_reason == "The budget of 100 tokens is used up (110)."
+    assert result.stop_reason == "The budget of 100 tokens is used up (110). The turn of scripted was not finished."
     assert scripted.heard == []
     assert others() == set()
     scripted.script = [thought(30)]  # a new run has a new budget
@@ -76,7 +76,7 @@ async def test_seconds_end_a_run_in_mid_turn():
     team = Team([sleeping], budget=Budget(max_seconds=0.1))
     result = await team.run(task="go")
     assert texts_of(result) == [("user", "go")]
-    assert result.stop_reason == "The budget of 0.1 s is used up."
+    assert result.stop_reason == "The budget of 0.1 s is used up. The turn of sleeping was not finished."
     assert others() == set()
     assert not sleeping.finished
     assert sleeping.heard == []
@@ -137,7 +137,9 @@ async def test_tokens_of_autogens_nested_teams_count_in_mid_turn(kind):
     if kind == "society":
         inner = SocietyOfMindAgent("mind", team=inner, model_client=ReplayChatCompletionClient(["never said"]))
     result = await Team([inner], budget=Budget(max_tokens=100)).run(task="go")
-    assert result.stop_reason == "The budget of 100 tokens is used up (110)."
+    assert (
+        result.stop_reason == f"The budget of 100 tokens is used up (110). The turn of {inner.name} was not finished."
+    )
     assert ("x", "heard 2") not in texts_of(result)
 
 

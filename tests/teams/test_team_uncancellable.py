@@ -28,11 +28,12 @@ from .support import (
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
+class Impatient(Team):
+    BUSY_WAIT_S = 0.05
+
+
 async def test_participant_that_ignores_its_cancellation_is_left_running_with_a_warning(caplog):
     uncancellable, counting = UncancellableAgent(), CountingAgent()
-
-    class Impatient(Team):
-        BUSY_WAIT_S = 0.05
 
     team = Impatient([uncancellable, counting], max_turns=2)
     run = await begun(team, uncancellable)
@@ -60,9 +61,6 @@ async def test_participant_that_ignores_its_cancellation_is_left_running_with_a_
 
 async def test_second_cancellation_does_not_stop_the_clean_up():
     uncancellable = UncancellableAgent()
-
-    class Impatient(Team):
-        BUSY_WAIT_S = 0.05
 
     team = Impatient([uncancellable], max_turns=1)
     run = await begun(team, uncancellable)

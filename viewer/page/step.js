@@ -59,7 +59,7 @@ function stepMarks(step) {
     all.push(chip(step.outcome, step.exit_code ? ` · exit code ${step.exit_code}` : null));
   }
   if (step.state && step.state !== "kept") all.push(chip(step.state));
-  else if (step.state === "kept") all.push(h("span.kept", { title: "The session's variables were kept" }, "kept"));
+  else if (step.state === "kept") all.push(h("span.kept", null, "variables kept"));
   if (step.kind === "model_call" && step.error) all.push(chip("failed"));
   return h("span.marks", null, all);
 }

@@ -32,6 +32,20 @@ class Link(Protocol):
         ...
 
 
+class Movement(Protocol):
+    """What `relay` watches of a connection: whether the sandbox has closed it, and when something was sent or received."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the sandbox has closed it."""
+        ...
+
+    @property
+    def last_activity(self) -> float:
+        """When something was sent or received, in monotonic seconds."""
+        ...
+
+
 class Channel:
     """One connection. All of it but `admit` belongs to the event loop's thread."""
 
@@ -126,7 +140,7 @@ class Channel:
 
 
 async def relay(
-    channel: Channel,
+    channel: Movement,
     up: Coroutine[Any, Any, None],
     down: Coroutine[Any, Any, None],
     *,

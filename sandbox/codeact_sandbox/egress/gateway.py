@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from codeact_sandbox.egress.channel import WINDOW, Channel
 from codeact_sandbox.egress.channels import MAX_CHANNELS, Channels
 from codeact_sandbox.egress.connection_log import ConnectionLog, notes
 from codeact_sandbox.egress.connector import Connector
 from codeact_sandbox.egress.http_proxy import LocalService, serve
+from codeact_sandbox.egress.secrets import Secrets
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.result import Result
@@ -15,11 +18,15 @@ from codeact_sandbox.types.result import Result
 class Gateway(Channels):
     """Serves the connections of one sandbox."""
 
-    def __init__(self, connector: Connector | None, index: LocalService | None = None) -> None:
+    def __init__(
+        self, connector: Connector | None, index: LocalService | None = None, secrets: Secrets | None = None
+    ) -> None:
         super().__init__()
         self.log = ConnectionLog()
-        self.settings = {
+        self.secrets = secrets
+        self.settings: dict[str, Any] = {
             "window": WINDOW, "channels": MAX_CHANNELS, "domains": connector is not None, "index": index is not None,
+            "authority": secrets.authority.pem if secrets is not None else None,
         }  # fmt: skip
         """The settings of the supervisor's end."""
         self._connector = connector or Connector(Policy(()))
@@ -66,4 +73,5 @@ class Gateway(Channels):
         self._later(self._open, self._add(ident))
 
     def _open(self, channel: Channel) -> None:
-        self.serve(channel, serve(channel, None if self._shut else self._connector, self.log, self._index))
+        connector = None if self._shut else self._connector
+        self.serve(channel, serve(channel, connector, self.log, self._index, self.secrets))

@@ -17,8 +17,17 @@ import h11
 
 from codeact_sandbox.egress.channel import HEAD_LIMIT, PIECE, Channel, ChannelClosed, relay
 from codeact_sandbox.egress.connection_log import ConnectionLog, LogEntry
-from codeact_sandbox.egress.connector import Connector, Streams
-from codeact_sandbox.egress.tls_tunnel import UNRECOGNIZED_NAME, TunnelRefused, tunnel
+from codeact_sandbox.egress.connector import CONNECT_TIMEOUT_S, Connector, Streams
+from codeact_sandbox.egress.secrets import Headers, MaskedAnswer, Secrets
+from codeact_sandbox.egress.tls_channel import TlsChannel
+from codeact_sandbox.egress.tls_tunnel import (
+    ESTABLISHED,
+    HELLO_TIMEOUT_S,
+    UNRECOGNIZED_NAME,
+    TunnelRefused,
+    read_hello,
+    tunnel,
+)
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import normalise, quoted, with_port
 
@@ -30,7 +39,6 @@ _HOP_BY_HOP = {
     b"connection", b"host", b"keep-alive",
     b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer", b"upgrade",
 }  # fmt: skip
-Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class ProxyRequest:
     host: str  # the host, normalised
     port: int
     target: bytes = b""  # path and query for the host; empty for a tunnel
+    default_port: int = 80  # which its Host header may leave out
 
     @property
     def authority(self) -> str:
@@ -61,7 +70,11 @@ class LocalService(Protocol):
 
 
 async def serve(
-    channel: Channel, connector: Connector | None, log: ConnectionLog, local: LocalService | None = None
+    channel: Channel,
+    connector: Connector | None,
+    log: ConnectionLog,
+    local: LocalService | None = None,
+    secrets: Secrets | None = None,
 ) -> None:
     """Read the request of a connection, and serve or refuse it."""
     entry = None
@@ -82,7 +95,9 @@ async def serve(
         check_headers(request, message)
         streams = await _connect(connector, request)
         try:
-            if request.tunnel:
+            if request.tunnel and secrets is not None and secrets.covers(request.host, request.port):
+                await _serve_with_secrets(channel, request, streams, secrets, entry)
+            elif request.tunnel:
                 await tunnel(channel, request.host, request.port, streams)
             else:
                 await _forward(channel, request, streams, parser, message)
@@ -97,7 +112,34 @@ async def serve(
         await _refuse(channel, entry, Refused(f"the connection to {where} broke: {_reason(error)}", 502))
 
 
-async def _read_head(channel: Channel) -> bytes:
+async def _serve_with_secrets(
+    channel: Channel, tunnel: ProxyRequest, streams: Streams, secrets: Secrets, entry: LogEntry
+) -> None:
+    """Serve one request in a tunnel, whose TLS ends here; the real server is verified first."""
+    writer = streams[1]
+    await writer.start_tls(secrets.trust, server_hostname=tunnel.host, ssl_handshake_timeout=CONNECT_TIMEOUT_S)
+    writer.transport.set_write_buffer_limits(1)  # with 0 asyncio's TLS would wait for ever
+    await channel.write(ESTABLISHED)
+    hello = await read_hello(channel, tunnel.host, tunnel.port)
+    inside = TlsChannel(channel, secrets.authority.context(tunnel.host), hello)
+    async with asyncio.timeout(HELLO_TIMEOUT_S):
+        await inside.handshake()
+    try:
+        if head := await _read_head(inside):
+            parser, message = parse_head(head)
+            request = read_request_in(tunnel, message)
+            check_headers(request, message)
+            await _forward(inside, request, streams, parser, message, secrets=secrets)
+    except Refused as refusal:
+        await _refuse(inside, entry, Refused(secrets.mask.text(str(refusal)), refusal.status))
+    except (OSError, h11.ProtocolError) as error:
+        reason = f"the connection to {tunnel.authority} broke: {secrets.mask.text(_reason(error))}"
+        await _refuse(inside, entry, Refused(reason, 502))
+    else:
+        await inside.close()
+
+
+async def _read_head(channel: Channel | TlsChannel) -> bytes:
     """Read the head of a request; empty if the client sent none."""
     try:
         async with asyncio.timeout(HEAD_TIMEOUT_S):
@@ -120,7 +162,7 @@ def _rebuilding(what: str) -> Refused:
     return Refused(f"{what} can't be reached while the session is rebuilt, nor in a branch")
 
 
-async def _refuse(channel: Channel, entry: LogEntry | None, refusal: Refused) -> None:
+async def _refuse(channel: Channel | TlsChannel, entry: LogEntry | None, refusal: Refused) -> None:
     if entry is not None:
         entry.reason = str(refusal)
         entry.allowed = refusal.status not in (400, 403)
@@ -183,6 +225,17 @@ def read_request(message: h11.Request) -> ProxyRequest:
     return ProxyRequest(False, host, port, target if target[:1] in (b"/", b"*") else b"/" + target)
 
 
+def read_request_in(tunnel: ProxyRequest, message: h11.Request) -> ProxyRequest:
+    """Read a request to the host of a tunnel."""
+    if any(name == b"upgrade" for name, _ in message.headers):
+        raise Refused(f"{tunnel.authority} gets a secret, so upgrades such as websockets are refused")
+    if message.method == b"CONNECT" or not (message.target.startswith(b"/") or message.target == b"*"):
+        raise _malformed("its target is not a path")
+    if b"#" in message.target:
+        raise _malformed("its URL has a fragment")
+    return ProxyRequest(False, tunnel.host, tunnel.port, message.target, default_port=443)
+
+
 def _host_and_port(authority: str, default_port: int | None) -> tuple[str, int]:
     if "@" in authority:
         raise Refused(f"{quoted(authority)} has a user in front of the host: leave that out, and put it into a header")
@@ -214,23 +267,35 @@ def check_headers(request: ProxyRequest, message: h11.Request) -> None:
     host = headers.get(b"host", request.authority.encode()).decode("latin-1")
     # The port may be left out where the scheme has it; some clients leave it out of CONNECT, too.
     with contextlib.suppress(Refused):
-        if _host_and_port(host, request.port if request.tunnel else 80) == (request.host, request.port):
+        if _host_and_port(host, request.port if request.tunnel else request.default_port) == (
+            request.host,
+            request.port,
+        ):
             return
     raise Refused(f"the Host header {quoted(host)} is not the host of the request, {request.authority}: it must be")
 
 
 async def _forward(
-    channel: Channel, request: ProxyRequest, streams: Streams, inside: h11.Connection, message: h11.Request
+    channel: Channel | TlsChannel,
+    request: ProxyRequest,
+    streams: Streams,
+    inside: h11.Connection,
+    message: h11.Request,
+    *,
+    secrets: Secrets | None = None,
 ) -> None:
-    """Forward one plain HTTP request and its response."""
+    """Forward one HTTP request and its response."""
     reader, writer = streams
     outside = h11.Connection(h11.CLIENT)
-    host = request.authority.removesuffix(":80") if request.port == 80 else request.authority
+    host = request.authority.removesuffix(f":{request.default_port}")
     headers = [(b"Host", host.encode()), *_end_to_end(message), (b"Connection", b"close")]
+    if secrets is not None:
+        headers = secrets.put_in(headers, request.host, request.port)
     writer.write(outside.send(h11.Request(method=message.method, target=request.target, headers=headers)) or b"")
     await writer.drain()
+    answer = MaskedAnswer(secrets.mask) if secrets is not None else None
     up = _forward_body(channel, writer, inside, outside)
-    await relay(channel, up, _forward_response(channel, reader, inside, outside), until_down_ends=True)
+    await relay(channel, up, _forward_response(channel, reader, inside, outside, answer), until_down_ends=True)
 
 
 def _end_to_end(message: h11.Request | h11.Response) -> Headers:
@@ -242,7 +307,7 @@ def _end_to_end(message: h11.Request | h11.Response) -> Headers:
 
 
 async def _forward_body(
-    channel: Channel, writer: asyncio.StreamWriter, inside: h11.Connection, outside: h11.Connection
+    channel: Channel | TlsChannel, writer: asyncio.StreamWriter, inside: h11.Connection, outside: h11.Connection
 ) -> None:
     while True:
         try:
@@ -259,29 +324,40 @@ async def _forward_body(
 
 
 async def _forward_response(
-    channel: Channel, reader: asyncio.StreamReader, inside: h11.Connection, outside: h11.Connection
+    channel: Channel | TlsChannel,
+    reader: asyncio.StreamReader,
+    inside: h11.Connection,
+    outside: h11.Connection,
+    answer: MaskedAnswer | None,
 ) -> None:
     while True:
         event = outside.next_event()
         if event is h11.NEED_DATA:
             outside.receive_data(await reader.read(PIECE))
             continue
-        for response in _to_forward(event):
+        for response in _to_forward(event, answer):
             await channel.write(inside.send(response) or b"")
         if isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
             channel.end()
             return
 
 
-def _to_forward(event: object) -> Iterable[h11.Event]:
+def _to_forward(event: object, answer: MaskedAnswer | None) -> Iterable[h11.Event]:
     """Return what the sandbox receives for an event of the response."""
     if isinstance(event, h11.InformationalResponse):
         if event.status_code != 101:
-            yield event
+            headers = answer.head(event.headers.raw_items()) if answer is not None else event.headers
+            yield h11.InformationalResponse(status_code=event.status_code, headers=headers)
     elif isinstance(event, h11.Response):
-        headers = [*_end_to_end(event), (b"Connection", b"close")]
-        yield h11.Response(status_code=event.status_code, reason=event.reason, headers=headers)
+        headers, reason = _end_to_end(event), bytes(event.reason)
+        if answer is not None:
+            headers, reason = answer.head(headers), answer.mask.apply(reason)
+        headers = [*headers, (b"Connection", b"close")]
+        yield h11.Response(status_code=event.status_code, reason=reason, headers=headers)
     elif isinstance(event, h11.Data):
-        yield h11.Data(data=event.data)
+        for piece in answer.data(bytes(event.data)) if answer is not None else (event.data,):
+            yield h11.Data(data=piece)
     elif isinstance(event, h11.EndOfMessage):
+        if answer is not None:
+            yield h11.Data(data=answer.end())
         yield h11.EndOfMessage()

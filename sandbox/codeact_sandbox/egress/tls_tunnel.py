@@ -44,12 +44,14 @@ async def tunnel(channel: Channel, host: str, port: int, streams: Streams) -> No
     """Establish a tunnel, check the server name of its TLS, and pass bytes on."""
     reader, writer = streams
     await channel.write(ESTABLISHED)
-    await _pass_hello(channel, host, port, writer)
+    writer.write(await read_hello(channel, host, port))
+    await writer.drain()
     answer = await _read_answer(reader)
     await channel.write(answer)
     if is_hello_retry_request(answer):
         # The second hello has a name, too, and the server uses that one.
-        await _pass_hello(channel, host, port, writer, second=True)
+        writer.write(await read_hello(channel, host, port, second=True))
+        await writer.drain()
     await relay(channel, _relay_to_server(channel, writer), _relay_to_sandbox(channel, reader))
 
 
@@ -68,10 +70,8 @@ async def _relay_to_sandbox(channel: Channel, reader: asyncio.StreamReader) -> N
         channel.end()
 
 
-async def _pass_hello(
-    channel: Channel, host: str, port: int, writer: asyncio.StreamWriter, *, second: bool = False
-) -> None:
-    """Read a client hello, check it, and send it to the host."""
+async def read_hello(channel: Channel, host: str, port: int, *, second: bool = False) -> bytes:
+    """Read a client hello and check that it is for the host."""
     closed = f"the tunnel to {with_port(host, port)} was closed"
     try:
         async with asyncio.timeout(HELLO_TIMEOUT_S):
@@ -86,8 +86,7 @@ async def _pass_hello(
     if name != host and not (name is None and is_address(host)):
         found = "names no server" if name is None else f"is for {name}"
         raise TunnelRefused(f"{closed}: the TLS in it {found}; it must name the host of the tunnel")
-    writer.write(records)
-    await writer.drain()
+    return records
 
 
 async def read_client_hello(

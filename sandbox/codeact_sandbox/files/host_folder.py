@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,16 +12,14 @@ from itertools import islice
 from pathlib import Path
 
 from codeact_sandbox.files.private_folders import Identity, identity_of, is_in, private_folders
+from codeact_sandbox.files.regular_files import open_regular
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import MAX_DEPTH, PART_PREFIX, printable
 
 CHUNK_BYTES = 256 * 1024
-# Windows lacks both; Workspace.prepare refuses there before either is used.
-FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 USE_MOUNT = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
-# Without O_NONBLOCK, opening a FIFO that has replaced a file would wait for a writer.
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 class HostFolder:
@@ -35,8 +32,6 @@ class HostFolder:
 
     def prepare(self) -> None:
         """Create the folder and check that it can be written."""
-        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
-            raise file_error(errno.ENOTSUP, "", "A work_dir needs Linux or macOS; on Windows, run this inside WSL 2.")
         task = f"The work_dir {self.root} can't be used"
         with explained(task):
             try:
@@ -84,7 +79,7 @@ class HostFolder:
                 os.close(descriptor)
 
     def _open_root(self, doing: str) -> int:
-        descriptor = os.open(self.root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         identity = identity_of(descriptor)
         if self._identity is None:
             self._identity = identity
@@ -125,19 +120,15 @@ class HostFolder:
         *folders, leaf = name.split("/")
         task = f"Can't read `{printable(name)}` in {self.root}"
         with self.opened(folders, f"read `{printable(name)}` in") as folder, explained(task):
-            descriptor = os.open(leaf, _READ_FLAGS, dir_fd=folder)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise file_error(errno.EINVAL, task, "it is not a regular file.")
+            file = open_regular(leaf, folder=folder)
+        with file:
             while size > 0:
                 with explained(task):
-                    chunk = os.read(descriptor, min(CHUNK_BYTES, size))
+                    chunk = file.read(min(CHUNK_BYTES, size))
                 if not chunk:
                     return
                 size -= len(chunk)
                 yield chunk
-        finally:
-            os.close(descriptor)
 
 
 def plain_mode(mode: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from codeact_sandbox.types.errors import SandboxFileError
 
 Identity = tuple[int, int]  # device and inode
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 _lock = threading.Lock()
 _numbers = count()
 _private: dict[int, tuple[list[Identity], bool]] = {}

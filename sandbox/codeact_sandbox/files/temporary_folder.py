@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import itertools
 import logging
 import math
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 import weakref
@@ -24,9 +24,6 @@ from pathlib import Path
 from codeact_sandbox.runner.shared import folders
 from codeact_sandbox.types.errors import SandboxFileError
 
-if sys.platform != "win32":
-    import fcntl
-
 logger = logging.getLogger("codeact_sandbox")
 
 PREFIX = "codeact-work-"
@@ -34,7 +31,7 @@ PREFIX = "codeact-work-"
 _NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
 REMOVE_TIMEOUT_S = 60.0
 _remove_content: Callable[[Path], Iterator[None]] = folders.remove_content
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TemporaryFolder:
@@ -142,8 +139,6 @@ def _locked(path: Path) -> Iterator[int | None]:
 
 
 def _lock(path: Path) -> int:
-    if sys.platform == "win32":
-        raise OSError("no locks")
     fd = os.open(path, _OPEN_FLAGS)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,9 +2,6 @@
 
 Files are added and changed on either side, and the last writer wins. Deletions are not transferred: a file deleted on
 one side stays on the other.
-
-Only POSIX hosts (Linux, macOS): every access goes through descriptors of folders opened without following symbolic
-links, which Windows does not offer. `Workspace.prepare` raises an error there.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ def forget(*descriptors: int) -> None:
 
 @cache
 def _register() -> None:
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_close_all)
+    os.register_at_fork(after_in_child=_close_all)
 
 
 def _close_all() -> None:

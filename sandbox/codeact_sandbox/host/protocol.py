@@ -157,7 +157,7 @@ class RunnerSettings:
     rlimits: Mapping[str, int] = field(default_factory=dict)
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
     concurrency: int = 32
-    proxy: Mapping[str, int] | None = None
+    proxy: Mapping[str, Any] | None = None
     no_index: str | None = None
     lease_s: float | None = None
     tools: Mapping[str, Any] | None = None

@@ -58,23 +58,7 @@ def run_server(
     max_sessions: int = MAX_SESSIONS,
     idle_s: float = IDLE_S,
 ) -> int:
-    """Serve MCP clients until they end, or this process is interrupted.
-
-    Args:
-        make: Makes a sandbox, with these options beside its own.
-        wrapped: MCP servers whose tools the code calls. None to serve the sandbox's own tools.
-        address: `[HOST:]PORT` to serve many clients by HTTP; their requests need the token in the variable CODEACT_MCP_TOKEN.
-            None to serve one client on standard input and output.
-        max_sessions: Sandboxes at the same time, by HTTP.
-        idle_s: Seconds without a call after which a session ends, by HTTP.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        ValueError: The address can't be used, or needs a token.
-        OSError: It can't be listened on.
-    """
+    """Serve one MCP client on standard input and output, or many by HTTP at `[HOST:]PORT`; return the exit status."""
     options = wrapped.options() if wrapped is not None else {}
     skills = make(**options).skills if address is not None else ()
     if address is None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import netrc
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from codeact_sandbox.packages.pip_config import home_folder
 from codeact_sandbox.types.filenames import printable
 
 MAX_SHOWN = 300
@@ -56,25 +52,18 @@ class Credentials:
         return self._known[where]
 
     def _find(self, where: Origin) -> str | None:
+        from requests.utils import get_netrc_auth  # noqa: PLC0415 - only builds and `allow_pip` need it
+
         user, password = self._from_urls.get(where, (None, None))
         if user is not None and password is not None:
             return _basic(user, password)
-        found = _from_netrc(where[1], user)
-        if found is not None:
-            return _basic(*found)
+        found = None
+        with contextlib.suppress(UnicodeDecodeError):
+            found = get_netrc_auth(f"https://{where[1]}")
+        if found is not None and user in (None, found[0]):
+            return _basic(found[0], found[1] or "")
         return _basic(user, "") if user is not None else None
 
 
 def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
-
-
-def _from_netrc(host: str, user: str | None) -> tuple[str, str] | None:
-    home = home_folder(os.environ)
-    named = os.environ.get("NETRC")
-    for file in [Path(named)] if named else [home / ".netrc", home / "_netrc"] if home is not None else []:
-        with contextlib.suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
-            found = netrc.netrc(file).authenticators(host)
-            if found is not None and user in (None, found[0]):
-                return found[0], found[2] or ""
-    return None

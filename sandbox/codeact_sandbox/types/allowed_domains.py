@@ -54,48 +54,48 @@ class Entry:
         return host.endswith(f".{self.host}") and not is_address(host) if self.wildcard else host == self.host
 
 
-def parse_entry(text: str) -> Entry:
-    """Parse one entry."""
+def parse_entry(text: str, option: str = "allow_domains") -> Entry:
+    """Parse one entry of an option."""
     match = _ENTRY.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"allow_domains has {quoted(text)}, which is not a host: write 'api.example.com', '*.example.org:443' or "
+            f"{option} has {quoted(text)}, which is not a host: write 'api.example.com', '*.example.org:443' or "
             "'[2001:db8::7]:443', without a scheme and a path"
         )
     wildcard = match["host"].startswith("*.")
     try:
         host = normalise(to_ascii(match["host"].removeprefix("*.")))
     except ValueError as error:
-        raise ValueError(f"allow_domains has {quoted(text)}, which names no host: {error}") from None
+        raise ValueError(f"{option} has {quoted(text)}, which names no host: {error}") from None
     if wildcard and is_address(host):
-        raise ValueError(f"allow_domains has {quoted(text)}: a wildcard stands before a name, not before an address")
+        raise ValueError(f"{option} has {quoted(text)}: a wildcard stands before a name, not before an address")
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:
-        raise ValueError(f"allow_domains has {quoted(text)}: a port is a number from 1 to 65535")
-    network = _parse_network(text, match["network"])
+        raise ValueError(f"{option} has {quoted(text)}: a port is a number from 1 to 65535")
+    network = _parse_network(text, match["network"], option)
     if is_address(host):
         if network is not None:
-            raise ValueError(f"allow_domains has {quoted(text)}: an address needs no network behind it")
+            raise ValueError(f"{option} has {quoted(text)}: an address needs no network behind it")
         network = ipaddress.ip_network(host)
     return Entry(text.strip(), host, wildcard, DEFAULT_PORTS if port is None else (port,), network)
 
 
-def _parse_network(text: str, network: str | None) -> Network | None:
+def _parse_network(text: str, network: str | None, option: str) -> Network | None:
     if network is None:
         return None
     try:
         return ipaddress.ip_network(network)
     except ValueError as error:
-        raise ValueError(f"allow_domains has {quoted(text)}, which names no network behind `in`: {error}") from None
+        raise ValueError(f"{option} has {quoted(text)}, which names no network behind `in`: {error}") from None
 
 
 class Policy:
     """The whole list. What no entry matches is refused."""
 
-    def __init__(self, entries: Sequence[str]) -> None:
+    def __init__(self, entries: Sequence[str], others: Iterable[Entry] = ()) -> None:
         if isinstance(entries, str):
             raise TypeError("allow_domains is one string: give a list of hosts such as ['api.example.com']")
-        self._entries = tuple(parse_entry(entry) for entry in entries)
+        self._entries = (*(parse_entry(entry) for entry in entries), *others)
 
     def find(self, host: str, port: int) -> tuple[Entry, ...]:
         """Return the entries for a host and port, at least one, or raise `Refused`."""

@@ -73,9 +73,9 @@ def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> 
     if isinstance(environment, str):
         raise TypeError("`environment` is one string; give a list of names such as ['API_KEY'], or a mapping.")
     if isinstance(environment, Mapping):
-        _check_names(environment)
+        check_names(environment)
         return {name: _parse_value(name, value) for name, value in environment.items()}
-    _check_names(environment)
+    check_names(environment)
     return {name: EnvironmentValue(name, name, None) for name in environment}
 
 
@@ -129,12 +129,13 @@ def _parse_value(name: str, value: str) -> EnvironmentValue:
     return EnvironmentValue(name, None, value)
 
 
-def _check_names(names: Iterable[str]) -> None:
+def check_names(names: Iterable[str], option: str = "`environment`") -> None:
+    """Check names of variables; `option` has them."""
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             # Not shown: it may be a key that was passed instead of its name.
             raise ValueError(
-                f"Entry {position} of `environment` is not the name of a variable; use letters, digits and underscores."
+                f"Entry {position} of {option} is not the name of a variable; use letters, digits and underscores."
             )
         for refused, reason in _REFUSED.items():
             if name == refused or (refused.endswith("_") and name.startswith(refused)):

@@ -38,7 +38,7 @@ def machine_memory() -> int:
     """Return the memory of this machine in bytes; less if this process may not use all of it."""
     try:
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows
+    except (OSError, ValueError):
         return UNKNOWN_MACHINE_MEMORY
     return min([found, *_own_cgroup_limits()])
 

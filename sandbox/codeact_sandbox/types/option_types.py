@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from codeact_sandbox.types.docker_hosts import DockerHost
 from codeact_sandbox.types.limits import Limits, ToolLimits
+from codeact_sandbox.types.secrets import Secret
 
 
 class LimitKeywords(TypedDict, total=False):
@@ -41,6 +42,7 @@ class CommonKeywords(LimitKeywords, total=False):
     mode: Literal["process", "session"]
     limits: Limits
     environment: Mapping[str, str] | Sequence[str] | None
+    secrets: Mapping[str, Secret] | None
     preload: Sequence[str]
     languages: Mapping[str, str | Sequence[str]] | None
     split_streams: bool

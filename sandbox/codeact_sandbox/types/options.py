@@ -39,6 +39,7 @@ from codeact_sandbox.types.limits import (
 )
 from codeact_sandbox.types.paths import DATA, SKILLS
 from codeact_sandbox.types.protected_names import ProtectedNames
+from codeact_sandbox.types.secrets import Secret, dump_secrets, parse_secrets
 from codeact_sandbox.types.skills import parse_skills
 
 if TYPE_CHECKING:
@@ -189,6 +190,13 @@ class SandboxOptions(KeywordModel):
         "of the host's variables. A config contains references only, never values.",
         _HIDDEN,
     ] = None
+    secrets: Annotated[
+        Mapping[str, Secret] | None,
+        PlainValidator(parse_secrets),
+        PlainSerializer(dump_secrets),
+        "Values of the host that the code can use in requests to some hosts, and never sees: variables for the code, each with "
+        "a `Secret(env=..., hosts=[...])` (docs/secrets.md).",
+    ] = None
     preload: Annotated[
         Sequence[str],
         _names("preload"),
@@ -234,6 +242,8 @@ class SandboxOptions(KeywordModel):
         self.check_shown()
         if self.snapshot is not None and (self.work_dir is not None or self.bind_dir is not None):
             raise ValueError("snapshot= fills an empty workspace: leave out work_dir= and bind_dir=")
+        if both := self.variables.keys() & (self.secrets or {}):
+            raise ValueError(f"environment= and secrets= both set {min(both)}: leave it out of one of them")
         return self
 
     def check_shown(self) -> None:
@@ -350,7 +360,7 @@ class DockerOptions(SandboxOptions):
 
     @model_validator(mode="after")
     def _consistent_for_docker(self) -> Self:
-        for option in ("allow_domains", "allow_pip") if self.network != "none" else ():
+        for option in ("allow_domains", "allow_pip", "secrets") if self.network != "none" else ():
             if getattr(self, option):
                 raise ValueError(
                     f"{option}= is for a sandbox without a network, and network={self.network!r} gives it one"

@@ -2,7 +2,7 @@
 
 from deepagents import create_deep_agent
 from langchain_openai import ChatOpenAI
-from scripted import FIGURE, call, run_program, tool_results
+from scripted import FIGURE, call, price, run_program, tool_results
 
 from codeact_sandbox import Sandbox
 from codeact_sandbox.integrations.deepagents import CodeactBackend
@@ -14,11 +14,6 @@ PROJECT = {
     "count.py": "from shapes import cube, square\n\n\ndef total():\n    return cube.sides() - square.sides()\n",
     "test_count.py": "import count\n\nassert count.total() == 3, count.total()\nprint('passed')\n",
 }
-
-
-def price(item: str) -> float:
-    """Return the price of an item."""
-    return {"tea": 4.5}[item]
 
 
 def results_of(server, backend, task):

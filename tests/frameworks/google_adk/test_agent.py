@@ -7,14 +7,9 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import Field
-from scripted import FIGURE, program
+from scripted import FIGURE, price, program
 
 from codeact_sandbox.integrations.google_adk import CodeactCodeExecutor
-
-
-def price(item: str) -> float:
-    """Return the price of an item."""
-    return {"tea": 4.5}[item]
 
 
 class Scripted(BaseLlm):

@@ -4,15 +4,10 @@ import pytest
 from llama_index.core.agent.workflow import CodeActAgent
 from llama_index.core.workflow import Context
 from llama_index.llms.openai_like import OpenAILike
-from scripted import FIGURE, run_program
+from scripted import FIGURE, price, run_program
 
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.integrations.llama_index import code_execute_fn
-
-
-def price(item: str) -> float:
-    """Return the price of an item."""
-    return {"tea": 4.5}[item]
 
 
 def code(text):

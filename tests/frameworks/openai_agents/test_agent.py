@@ -15,7 +15,7 @@ from agents.sandbox.entries import Dir, File, GitRepo, LocalDir
 from agents.testing import ScriptedModel, assistant_message
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
-from scripted import FIGURE, call, run_program, sandboxes, tool_results, wait_until
+from scripted import FIGURE, call, price, run_program, sandboxes, tool_results, wait_until
 
 from agents import ModelSettings, OpenAIChatCompletionsModel, RunConfig, Runner, RunState, function_tool
 from codeact_sandbox import Unsupported
@@ -31,11 +31,6 @@ PATCH = """*** Begin Patch
 +more
 *** End Patch
 """
-
-
-def price(item: str) -> float:
-    """Return the price of an item."""
-    return {"tea": 4.5}[item]
 
 
 def tool(name, **arguments):

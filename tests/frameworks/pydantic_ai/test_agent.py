@@ -5,15 +5,10 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.workspaces import WorkspaceOutputLimitError, WorkspaceUnavailableError
-from scripted import FIGURE, call, run_program, tool_results
+from scripted import FIGURE, call, price, run_program, tool_results
 
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.integrations.pydantic_ai import CodeactWorkspace
-
-
-def price(item: str) -> float:
-    """Return the price of an item."""
-    return {"tea": 4.5}[item]
 
 
 def agent_of(server, workspace):

@@ -31,6 +31,11 @@ Figure()
 # Code that shows an image, without packages.
 
 
+def price(item: str) -> float:
+    """Return the price of an item."""
+    return {"tea": 4.5}[item]
+
+
 def call(tool, **arguments):
     """Return the answer of a model that calls a tool."""
     return Reply(tool_calls=((tool, arguments),))

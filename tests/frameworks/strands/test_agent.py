@@ -1,7 +1,7 @@
 """An agent of Strands, whose tools use a sandbox."""
 
 import pytest
-from scripted import FIGURE, call, run_program, tool_results
+from scripted import FIGURE, call, price, run_program, tool_results
 from strands import Agent, ToolContext, tool
 from strands.models.openai import OpenAIModel
 from strands.sandbox import ExecutionResult, StreamChunk
@@ -9,11 +9,6 @@ from strands.sandbox.errors import SandboxPathNotFoundError, SandboxTimeoutError
 
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.integrations.strands import CodeactSandbox
-
-
-def price(item: str) -> float:
-    """Return the price of an item."""
-    return {"tea": 4.5}[item]
 
 
 @tool(context=True)

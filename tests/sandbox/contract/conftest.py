@@ -1,9 +1,6 @@
 """The executors that the contract is checked on: what makes each of them, and what differs between them."""
 
-import os
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +10,7 @@ import pytest_asyncio
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
-from codeact_sandbox.backends.docker.engine import connect
 from tests.sandbox import reused
-from tests.sandbox.bubblewrapped import pid_one
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]
 
@@ -39,15 +34,6 @@ class Backend:
     def make_fresh(self, **options: Any) -> SandboxCodeExecutor:
         """An executor that has not been started, with a sandbox of its own."""
         return self.kind(mode=self.mode, **{"timeout": 30, **options})
-
-    def kill(self, executor: SandboxCodeExecutor) -> None:
-        """End its sandbox from outside."""
-        if isinstance(executor, DockerCommandLineCodeExecutor):
-            with closing(connect()) as client:
-                client.kill(executor.container_name)
-        else:
-            launcher: Any = executor.sandbox.client._launcher
-            os.kill(pid_one(launcher._process.pid), signal.SIGKILL)
 
     def require_memory_group(self) -> None:
         """Bubblewrap bounds the memory of all processes together only where it may make a control group."""

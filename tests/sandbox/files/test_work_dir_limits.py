@@ -11,10 +11,7 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import (
-    Limits,
-    SandboxFileError,
-)
+from autogen_codeact.executors import Limits, SandboxFileError
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.manifest import manifest_of
@@ -95,19 +92,6 @@ async def test_more_files_than_the_sandbox_may_have_fail_the_start_likewise(kind
         SandboxFileError, match=r"150 files need 0 bytes, .* for at most 100 files and folders.*files=\.\.\."
     ):
         await kind.reuse(work_dir=tmp_path, limits=SMALL).start()
-
-
-@KINDS
-async def test_a_later_file_that_does_not_fit_is_a_note_with_the_option(kind: Kind, tmp_path: Path) -> None:
-    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True, limits=SMALL) as executor:
-        await run(executor, "print(1)")
-        sparse(tmp_path / "new", 2 * MIB)
-        for _ in range(2):
-            (note,) = (await run(executor, "print(1)")).notes
-            assert note == (
-                "Not sent to the sandbox: new could not be written there (No space left on device; "
-                "limits=Limits(workspace=..., files=...) makes room)."
-            )
 
 
 @ONE_KIND

@@ -47,11 +47,6 @@ class TestPrepare:
         with pytest.raises(SandboxFileError, match="Change the owner or mode"):
             Workspace(root).prepare()
 
-    def test_hosts_without_folder_descriptors_get_an_error_with_advice(self, root, monkeypatch):
-        monkeypatch.setattr(os, "supports_dir_fd", set())
-        with pytest.raises(SandboxFileError, match="needs Linux or macOS; on Windows, run this inside WSL 2"):
-            Workspace(root).prepare()
-
 
 class TestOutgoing:
     def test_everything_is_sent_first_and_then_only_changes(self, workspace: Workspace, root: Path):

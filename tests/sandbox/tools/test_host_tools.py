@@ -10,10 +10,7 @@ import pytest_asyncio
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import (
-    HostTool,
-    SandboxStartError,
-)
+from autogen_codeact.executors import HostTool, SandboxStartError
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import ToolCall
 from tests.abuse.subject import Kind

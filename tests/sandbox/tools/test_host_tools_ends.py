@@ -17,23 +17,6 @@ pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
 
 class TestEndOfBlock:
-    async def test_end_of_a_block_by_a_crash_cancels_its_calls(self, make: Make) -> None:
-        endless = Endless()
-        executor = await make(endless.endless, endless.wait_until_begun, add)
-        code = """
-            import os, threading
-            add(1)
-            threading.Thread(target=endless, daemon=True).start()
-            wait_until_begun()
-            os.kill(os.getpid(), 11)
-        """
-        result = await run(executor, code)
-        assert (result.outcome, result.error.type if result.error else "") == ("crashed", "SIGSEGV")
-        outcomes = {call.name: call.outcome for call in result.tool_calls}
-        assert outcomes == {"add": "ok", "endless": "cancelled", "wait_until_begun": "ok"}
-        assert endless.ended == ["cancelled"]
-        assert await out(executor, "print(add(2))") == "3\n"
-
     async def test_end_of_a_block_by_cancellation_cancels_its_calls(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add)

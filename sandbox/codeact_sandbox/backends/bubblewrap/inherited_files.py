@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 
 
@@ -41,8 +42,6 @@ class InheritedFiles:
 
     def gate(self) -> tuple[int, int]:
         """Return a pipe that holds one byte for the child, as (own end, child's end): writable again when the byte was read."""
-        import fcntl  # noqa: PLC0415 - Windows has none, and must be able to import this package
-
         child_end, own_end = os.pipe2(os.O_DIRECT | os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(child_end, True)
         self._own.append(own_end)

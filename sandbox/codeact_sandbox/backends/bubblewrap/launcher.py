@@ -349,7 +349,9 @@ def explain(output: str) -> SandboxStartError | SandboxUnavailable:
             "kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, or the AppArmor setting of your "
             "distribution); a container must allow them too; or use Docker"
         )
-    return SandboxStartError(f"bubblewrap did not start: {output or 'it said nothing'}")
+    return SandboxStartError(
+        f"bubblewrap did not start: {output or 'it printed no reason; run `codeact-sandbox doctor`'}"
+    )
 
 
 def _environment_arguments(python: Path) -> list[str]:

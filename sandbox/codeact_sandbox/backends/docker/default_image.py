@@ -134,7 +134,7 @@ def _base(client: docker.APIClient, reporter: Reporter, variant: Variant, *, for
             reporter.say(f"{BASE_IMAGE} could not be pulled again; using the one that is here")
             return BASE_IMAGE
         reporter.say(f"{error} Making the base with debootstrap instead; this takes a minute or two …")
-        obstacle = why_no_bootstrap(sys.platform, getattr(os, "geteuid", int)(), debootstrap=_has_debootstrap())
+        obstacle = why_no_bootstrap(sys.platform, os.geteuid(), debootstrap=_has_debootstrap())
         if obstacle:
             raise SandboxUnavailable(f"The sandbox image can't be built: no registry answers. {obstacle}") from error
         _bootstrap(client, own, variant, reporter)

@@ -145,7 +145,7 @@ def _ask_version(client: docker.APIClient, timeout: float) -> str:
 def check_socket(client: docker.APIClient) -> None:
     """Raise an OSError if a local engine's socket accepts no connections. Without it the SDK leaves its own socket open."""
     path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
-    if path is not None and hasattr(socket, "AF_UNIX"):
+    if path is not None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
             attempt.settimeout(client.timeout)
             attempt.connect(str(path))
@@ -217,7 +217,7 @@ def _endpoint(engine: EngineAddress) -> dict[str, Any]:
         else:
             where = _context_endpoint()
         # Raises on an address that the SDK can't read.
-        docker.utils.parse_host(where.get("base_url"), sys.platform == "win32", tls=bool(where.get("tls")))
+        docker.utils.parse_host(where.get("base_url"), tls=bool(where.get("tls")))
     except SandboxUnavailable:
         raise
     except Exception as error:  # the SDK raises a bare Exception for a context file that it can't read

@@ -3,6 +3,7 @@
 The bytes are forwarded unread: the host parses them, and decides what is allowed.
 """
 
+import contextlib
 import os
 import selectors
 import socket
@@ -17,6 +18,30 @@ ACCEPT_RETRY_S = 0.1
 LIST_LIMIT = 1024 * 1024
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 NO_PROXY = "localhost,127.0.0.1,::1"
+# Certificates that are trusted: what the sandbox has, and the authority for hosts that get secrets.
+TRUSTED = "/tmp/certificates.pem"  # noqa: S108 - in the sandbox
+SYSTEM_TRUSTED = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+# Of OpenSSL (Python's ssl, httpx), requests, curl, git, pip, the AWS tools and node.
+TRUST_VARIABLES = (
+    "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+)  # fmt: skip
+
+
+def trust(authority):
+    """Let programs trust a certificate authority, in addition to what they trust."""
+    known = ""
+    for path in filter(None, (os.environ.get("SSL_CERT_FILE"), *SYSTEM_TRUSTED)):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            known = file.read()
+            break
+    with open(TRUSTED, "w", encoding="utf-8") as file:
+        file.write(known.rstrip("\n") + "\n" + authority)
+    os.environ.update(dict.fromkeys(TRUST_VARIABLES, TRUSTED), NODE_USE_ENV_PROXY="1")
 
 
 class Proxy(channels.Channels):
@@ -25,7 +50,7 @@ class Proxy(channels.Channels):
     def __init__(self, supervisor, config):
         super().__init__(supervisor, config["window"])
         self._max_channels = config["channels"]
-        self._domains, self._index = config["domains"], config["index"]
+        self._domains, self._index, self._authority = config["domains"], config["index"], config.get("authority")
         self._count = 0
         self._checking_orphans = False
         self._listening = False
@@ -41,6 +66,8 @@ class Proxy(channels.Channels):
         if self._domains:
             os.environ.update(dict.fromkeys(PROXY_VARIABLES, address))
             os.environ.update(NO_PROXY=NO_PROXY, no_proxy=NO_PROXY)
+        if self._authority:
+            trust(self._authority)
         if self._index:
             packages.use_index(address + "/simple/", self.supervisor.config["packages"])
 

@@ -65,15 +65,12 @@ class SessionBlock(block.Block):
         # Threads and children of the session may go on writing to the block's pipes, and must not be killed by SIGPIPE.
         self.drain_output = True
         if self.checkpoint is not None:
-            self._note_missing_checkpoint(self.checkpoint.skipped)
+            reason = self.checkpoint.skipped
+            if reason and not self.session.without_checkpoint:  # only the first of several blocks says so
+                self.notes.append(NO_CHECKPOINT % reason)
+            self.session.without_checkpoint = bool(reason)
             self.used_checkpoint = self.checkpoint
         self.finish()
-
-    def _note_missing_checkpoint(self, reason):
-        """Add a note to the first of several blocks without a checkpoint."""
-        if reason and not self.session.without_checkpoint:
-            self.notes.append(NO_CHECKPOINT % reason)
-        self.session.without_checkpoint = bool(reason)
 
     def on_result_sent(self):
         if self.completed:

@@ -9,6 +9,10 @@ import sys
 from . import commands, displays, execution, figures, ipython_display, magics, tools
 
 _COLORS = re.compile("\x1b\\[[\\d;]*m")
+NO_EDITOR = "there is no editor here, because nobody can type: use %%writefile"
+NO_BROWSER = (
+    "there is no browser here: run JavaScript as a block of the language `javascript` (%%sandbox --language javascript)"
+)
 NO_DEBUGGER = "there is no debugger here, because nobody can type: print the values instead\n"
 
 
@@ -183,8 +187,8 @@ def _own_magics():
     """Return the magics that replace IPython's, by kind and name: those would wait for somebody, or start a thread."""
     own = {("cell", name): magics.script_magic(name) for name in magics.SCRIPTS}
     own.update({(kind, name): _no_debugger for kind in ("line", "cell") for name in ("debug", "pdb")})
-    own.update({("line", name): _no_editor for name in ("edit", "ed")})
-    own.update({("cell", name): _no_browser for name in ("js", "javascript")})
+    own.update({("line", name): _refusing(NO_EDITOR) for name in ("edit", "ed")})
+    own.update({("cell", name): _refusing(NO_BROWSER) for name in ("js", "javascript")})
     # IPython's asks to restart a kernel.
     own["line", "pip"] = magics.run_pip
     return own
@@ -208,14 +212,11 @@ def _show_page(_shell, data, **_options):
     sys.stdout.write(_COLORS.sub("", text).rstrip("\n") + "\n")
 
 
-def _no_browser(_line, _cell):
-    raise magics.UsageError(
-        "there is no browser here: run JavaScript as a block of the language `javascript` (%%sandbox --language javascript)"
-    )
+def _refusing(reason):
+    def refuse(_line, _cell=None):
+        raise magics.UsageError(reason)
 
-
-def _no_editor(_line):
-    raise magics.UsageError("there is no editor here, because nobody can type: use %%writefile")
+    return refuse
 
 
 def _no_debugger(*_args):

@@ -118,9 +118,13 @@ class SessionStreams:
         self.running = True
 
     def end(self):
-        """End the block: from now on, all output of threads is late."""
+        """End the block: from now on, all output of threads is late; return what earlier blocks' threads have written."""
         self.running = False
-        return self.take_late()
+        text = bytes(self.late).decode("utf-8", "replace")
+        if self.late_dropped:
+            text += "[... %d bytes dropped ...]" % self.late_dropped
+        self.late, self.late_dropped = bytearray(), 0
+        return text
 
     def is_late(self):
         """Return whether the current thread was started by an earlier block."""
@@ -134,15 +138,6 @@ class SessionStreams:
         room = max(0, LATE_LIMIT - len(self.late))
         self.late += data[:room]
         self.late_dropped += max(0, len(data) - room)
-
-    def take_late(self):
-        """Return output of earlier blocks' threads since the last call."""
-        text = bytes(self.late).decode("utf-8", "replace")
-        if self.late_dropped:
-            text += "[... %d bytes dropped ...]" % self.late_dropped
-        self.late = bytearray()
-        self.late_dropped = 0
-        return text
 
     def _start_marked(self, start, thread, args, kwargs):
         thread._codeact_block = getattr(_this_thread(), "_codeact_block", self.block)

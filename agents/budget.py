@@ -1,0 +1,166 @@
+"""Budgets: what an agent's turn, a team's run or a batch may use, and what it has used."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from typing import Self
+
+from autogen_core.models import RequestUsage
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from codeact_sandbox.types.formatting import format_count
+
+PRICES_OF = "28 November 2026"
+# US dollars for a million tokens, read and written, in the vendors' public price lists; OpenAI's as of March to June 2026.
+_KNOWN = {
+    "claude-fable-5-1": (10, 50),
+    "claude-haiku-4-5": (1, 5),
+    "claude-opus-4-5": (5, 25),
+    "claude-opus-5": (5, 25),
+    "claude-opus-5-5": (4, 20),
+    "claude-sonnet-5": (2, 10),
+    "claude-sonnet-5-5": (2, 10),
+    "gpt-4.1": (2, 8),
+    "gpt-4.1-mini": (0.4, 1.6),
+    "gpt-4.1-nano": (0.1, 0.4),
+    "gpt-4o": (2.5, 10),
+    "gpt-4o-mini": (0.15, 0.6),
+    "gpt-5": (1.25, 10),
+    "gpt-5-mini": (0.25, 2),
+    "gpt-5-nano": (0.05, 0.4),
+    "gpt-5.1": (1.25, 10),
+    "gpt-5.4": (2.5, 15),
+}
+
+
+class Prices(BaseModel):
+    """What a model costs, in any currency.
+
+    Args:
+        prompt: For a million tokens that it reads.
+        completion: For a million tokens that it writes.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    prompt: float = Field(ge=0, allow_inf_nan=False)
+    completion: float = Field(ge=0, allow_inf_nan=False)
+
+    @classmethod
+    def known(cls, model: str) -> Self | None:
+        """Return the list prices of a model in US dollars, or None; discounts, as for cached tokens, are not in them.
+
+        Args:
+            model: Its name, such as "gpt-5-mini", also with a date at its end: "gpt-5-mini-2025-08-07".
+        """
+        name = next((name for name in _KNOWN if model == name or model.startswith((f"{name}-20", f"{name}@20"))), None)
+        return None if name is None else cls(prompt=_KNOWN[name][0], completion=_KNOWN[name][1])
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return what tokens cost."""
+        return (self.prompt * prompt_tokens + self.completion * completion_tokens) / 1_000_000
+
+
+def prices_of(models: Iterable[str | None]) -> Prices | None:
+    """Return the list prices of models, or None if they are not the same one, or not known."""
+    names = set(models) - {None}
+    return Prices.known(str(names.pop())) if len(names) == 1 else None
+
+
+class Budget(BaseModel):
+    """What a turn of an agent, or a run of a team with its nested teams, may use.
+
+    When a team's is used up, the run ends in mid-turn: its result has the messages so far, and a stop reason that names the
+    budget. The interrupted turn has not happened, so that another run takes it again.
+
+    Args:
+        max_tokens: Tokens of prompts and completions together, as the models report them. Default: no limit.
+        max_seconds: Seconds. Default: no limit.
+        max_turns: Answers of agents, in a team. Default: no limit.
+        max_steps: Messages of models. Default: no limit.
+        max_cost: Money, in the currency of `prices`. Default: no limit.
+        prices: What the model costs. Default: not known.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_turns: int | None = Field(default=None, ge=1)
+    max_steps: int | None = Field(default=None, ge=1)
+    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    prices: Prices | None = None
+
+    @model_validator(mode="after")
+    def _cost_is_known(self) -> Self:
+        if self.max_cost is not None and self.prices is None:
+            raise ValueError(
+                "max_cost needs prices: without them the cost of a call is not known. Give prices=Prices(prompt=2.5, "
+                f"completion=10) of a million tokens, or Prices.known(model) for a model in the list of {PRICES_OF}"
+            )
+        return self
+
+
+class Used(BaseModel):
+    """What has been used: tokens, messages of models, answers of agents, seconds of the monotonic clock, and money."""
+
+    tokens: int = Field(default=0, ge=0)
+    turns: int = Field(default=0, ge=0)
+    seconds: float = Field(default=0, ge=0, allow_inf_nan=False)
+    steps: int = Field(default=0, ge=0)
+    cost: float = Field(default=0, ge=0, allow_inf_nan=False)
+
+
+class Meter:
+    """Measures what is used, and says which limit is reached."""
+
+    def __init__(self, budget: Budget | None, used: Used | None = None, outer: Meter | None = None) -> None:
+        self._budget = budget or Budget()
+        self._used = used or Used()
+        self._outer = outer
+        self._began = time.monotonic()
+
+    @property
+    def used(self) -> Used:
+        """What has been used up to now."""
+        return self._used.model_copy(update={"seconds": self._used.seconds + time.monotonic() - self._began})
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until this budget or that of an outer run is used up; infinite without a limit."""
+        most = self._budget.max_seconds
+        left = math.inf if most is None else max(0.0, most - self.used.seconds)
+        return left if self._outer is None else min(left, self._outer.seconds_left)
+
+    def add(self, usage: RequestUsage | None = None, turns: int = 0, steps: int | None = None) -> None:
+        """Count what was used, here and in the outer runs; usage is that of one message of a model."""
+        if usage is not None:
+            self._used.tokens += usage.prompt_tokens + usage.completion_tokens
+            if self._budget.prices is not None:
+                self._used.cost += self._budget.prices.cost(usage.prompt_tokens, usage.completion_tokens)
+        self._used.steps += usage is not None if steps is None else steps
+        self._used.turns += turns
+        if self._outer is not None:
+            self._outer.add(usage, turns, steps)
+
+    def reached(self) -> tuple[str, str] | None:
+        """Return the limit of this budget that is reached, such as "max_tokens", and a clause about it; or None."""
+        used = self.used
+        counts = {"max_tokens": used.tokens, "max_steps": used.steps, "max_turns": used.turns}
+        for name, amount in {"max_seconds": used.seconds, "max_cost": used.cost, **counts}.items():
+            most = getattr(self._budget, name)
+            if most is None or amount < most:
+                continue
+            unit = name.removeprefix("max_").removesuffix("s")
+            limit = format_count(most, unit) if name in counts else f"{most:g} s" if unit == "second" else f"{most:g}"
+            more = {"max_tokens": f" ({amount:,})", "max_cost": f" ({amount:.4g})"}.get(name, "")
+            return name, f"the budget of {limit} is used up{more}"
+        return None
+
+    def spent(self) -> str | None:
+        """Return a sentence about a limit that is reached, of this budget or that of an outer run; or None."""
+        if (reached := self.reached()) is not None:
+            return f"T{reached[1][1:]}."
+        return self._outer.spent() if self._outer is not None else None

@@ -1,0 +1,71 @@
+"""Masking of secrets in what a server answers: each known form of a value is replaced by as many asterisks."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+_ESCAPE = re.compile(r"%[0-9A-F]{2}")
+
+
+def forms(value: bytes) -> set[bytes]:
+    """Return a value as it is, as JSON, hexadecimal, URL-encoded, and within base64 at any offset."""
+    text = value.decode("ascii")
+    as_json = json.dumps(text)[1:-1]
+    found = {text, as_json, as_json.replace("/", "\\/"), value.hex(), value.hex().upper()}
+    for encoded in (quote(text, safe=""), quote(text), quote_plus(text), "".join(f"%{byte:02X}" for byte in value)):
+        found |= {encoded, _ESCAPE.sub(lambda match: match[0].lower(), encoded)}
+    for before in range(3):
+        # The first and the last characters depend on what is beside the value, too.
+        encoded = base64.b64encode(bytes(before) + value).decode().rstrip("=")
+        whole = encoded[(0, 2, 3)[before] : len(encoded) - ((before + len(value)) % 3 > 0)]
+        found |= {whole, whole.replace("+", "-").replace("/", "_")}
+    return {each.encode() for each in found}
+
+
+class Mask:
+    """Masks some values."""
+
+    def __init__(self, values: Iterable[bytes]) -> None:
+        self._forms = sorted({form for value in values for form in forms(value)}, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._forms)))
+
+    def apply(self, data: bytes) -> bytes:
+        """Return data without the values; its length stays."""
+        return self._pattern.sub(lambda match: b"*" * len(match[0]), data)
+
+    def text(self, text: str) -> str:
+        """Return a text without the values."""
+        return self.apply(text.encode()).decode()
+
+    def held_back(self, data: bytes) -> int:
+        """Return how many bytes at the end of data could be the beginning of a value."""
+        return max(_overlap(data, form) for form in self._forms)
+
+
+def _overlap(data: bytes, form: bytes) -> int:
+    """Return the length of the longest end of data that a form begins with and is longer than."""
+    begin = data.find(form[:1], max(0, len(data) - len(form) + 1))
+    while begin >= 0:
+        if form.startswith(data[begin:]):
+            return len(data) - begin
+        begin = data.find(form[:1], begin + 1)
+    return 0
+
+
+class MaskedStream:
+    """Masks values in data that comes in pieces; only what could be the beginning of a value waits for the next piece."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._mask = mask
+        self._rest = b""
+
+    def feed(self, piece: bytes, *, last: bool = False) -> bytes:
+        """Return what can be passed on."""
+        data = self._mask.apply(self._rest + piece)
+        kept = 0 if last else self._mask.held_back(data)
+        self._rest = data[len(data) - kept :]
+        return data[: len(data) - kept]

@@ -1,0 +1,120 @@
+"""The secrets of one sandbox: placeholders in requests become values, and values in answers become asterisks."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import secrets
+import ssl
+import zlib
+from collections.abc import Iterator, Sequence
+
+import h11
+import httpx
+
+from codeact_sandbox.egress.authority import Authority
+from codeact_sandbox.egress.channel import PIECE
+from codeact_sandbox.egress.masking import Mask, MaskedStream
+from codeact_sandbox.types.allowed_domains import Refused
+from codeact_sandbox.types.secrets import SecretValue
+
+Headers = list[tuple[bytes, bytes]]
+_NO_PART = {b"accept-encoding", b"range", b"if-range"}
+"""Headers that are not passed on: a part of an answer, or a compressed one, could not be searched for a value."""
+
+
+class Secrets:
+    """Puts secrets into requests and takes them out of answers."""
+
+    def __init__(self, values: Sequence[SecretValue]) -> None:
+        self.placeholders = {each.name: f"placeholder-{secrets.token_hex(16)}" for each in values}
+        """Variables for the code."""
+        self.authority = Authority()
+        self.mask = Mask(each.value for each in values)
+        self._values = values
+        self._trust: ssl.SSLContext | None = None
+
+    def _for(self, host: str, port: int) -> dict[bytes, bytes]:
+        """Return the values that a host may get, by their placeholders."""
+        return {
+            self.placeholders[each.name].encode(): each.value
+            for each in self._values
+            if any(entry.matches(host, port) for entry in each.entries)
+        }
+
+    def covers(self, host: str, port: int) -> bool:
+        """Whether a host may get a value."""
+        return bool(self._for(host, port))
+
+    @property
+    def trust(self) -> ssl.SSLContext:
+        """How real servers are verified: as httpx does it."""
+        if self._trust is None:
+            self._trust = httpx.create_ssl_context()
+            self._trust.set_alpn_protocols(["http/1.1"])
+        return self._trust
+
+    def put_in(self, headers: Headers, host: str, port: int) -> Headers:
+        """Return the headers of a request with the values that its host may get."""
+        values = self._for(host, port)
+        pattern = re.compile(b"|".join(values))
+        passed = [(name, _replace(value, pattern, values)) for name, value in headers if name.lower() not in _NO_PART]
+        return [*passed, (b"Accept-Encoding", b"identity")]
+
+
+def _replace(header: bytes, pattern: re.Pattern[bytes], values: dict[bytes, bytes]) -> bytes:
+    """Replace placeholders in a header's value; also in user and password, which are base64."""
+    scheme, space, encoded = header.partition(b" ")
+    if scheme.lower() == b"basic":
+        try:
+            header = base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            return header
+        return scheme + space + base64.b64encode(pattern.sub(lambda match: values[match[0]], header))
+    return pattern.sub(lambda match: values[match[0]], header)
+
+
+class MaskedAnswer:
+    """The answer to one request, without values; a compressed one is decompressed."""
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self._body = MaskedStream(mask)
+        self._decoder: zlib._Decompress | None = None
+
+    def head(self, headers: Headers) -> Headers:
+        """Return the headers of an answer."""
+        encodings = [value.strip().lower() for name, value in headers if name.lower() == b"content-encoding"]
+        if encodings not in ([], [b"identity"]):
+            if encodings not in ([b"gzip"], [b"deflate"]):
+                raise Refused(
+                    "the server compressed its answer, although it was asked not to: it can't be searched", 502
+                )
+            self._decoder = zlib.decompressobj(wbits=47)  # either of the two
+            headers = [each for each in headers if each[0].lower() not in (b"content-encoding", b"content-length")]
+        return [(self.mask.apply(name), self.mask.apply(value)) for name, value in headers]
+
+    def data(self, data: bytes) -> Iterator[bytes]:
+        """Yield what can be passed on after a piece of the body."""
+        for piece in self._decoded(data):
+            yield self._body.feed(piece)
+
+    def _decoded(self, data: bytes) -> Iterator[bytes]:
+        if self._decoder is None:
+            yield data
+            return
+        while data:
+            try:
+                yield self._decoder.decompress(data, PIECE)
+            except zlib.error:
+                raise h11.RemoteProtocolError("its answer is not compressed as it says") from None
+            data = self._decoder.unconsumed_tail
+            if self._decoder.eof and (data := self._decoder.unused_data):  # gzip may have several parts
+                self._decoder = zlib.decompressobj(wbits=47)
+
+    def end(self) -> bytes:
+        """Return the rest of the body."""
+        if self._decoder is not None and not self._decoder.eof:
+            raise h11.RemoteProtocolError("its compressed answer has no end")
+        return self._body.feed(b"", last=True)
