@@ -80,15 +80,13 @@ async def test_first_attempt_that_succeeds_is_kept_and_the_others_leave_no_trace
     assert [entry.code for entry in agent.journal.entries] == [code_of(works), code_of(look)]
     files = [file.name for event in result.messages[2::2] for file in getattr(event, "result", again).artifacts]
     assert files == ["kept.txt"]
-    assert without_files(result.messages) == comparable(
-        [
-            generation_event(1, works, code_of(works), cost=7, attempts="3", kept="2"),
-            execution_event(1, "42\n"),
-            generation_event(2, look, code_of(look), cost=3, attempts="3", kept="1"),
-            execution_event(2, "42 ['kept.txt']\n"),
-            answer_message("It is 42.", cost=3, steps="3"),
-        ]
-    )
+    assert without_files(result.messages) == [
+        generation_event(1, works, code_of(works), cost=7, attempts="3", kept="2"),
+        execution_event(1, "42\n"),
+        generation_event(2, look, code_of(look), cost=3, attempts="3", kept="1"),
+        execution_event(2, "42 ['kept.txt']\n"),
+        answer_message("It is 42.", cost=3, steps="3"),
+    ]
     assert (again.output, os.listdir(tmp_path)) == ("42 ['kept.txt']\n", ["kept.txt"])
     first = [*told(agent)]
     second = [*first, model(works), received_by(client)[3][-1]]
@@ -118,20 +116,18 @@ async def test_check_function_or_model_chooses(backend: str) -> None:
                     "actor", executor, model_client=client, attempts=3, describe_environment=False, **more
                 )
                 result = await agent.run(task=TASK)
-                assert without_files(result.messages)[-3:] == comparable(
-                    [
-                        generation_event(
-                            1,
-                            attempts[kept - 1],
-                            f"x = {kept}; print(x)\n",
-                            cost=3 + len(extra),
-                            attempts="3",
-                            kept=str(kept),
-                        ),
-                        execution_event(1, f"{kept}\n"),
-                        answer_message("Done.", cost=3, steps="2"),
-                    ]
-                )
+                assert without_files(result.messages)[-3:] == [
+                    generation_event(
+                        1,
+                        attempts[kept - 1],
+                        f"x = {kept}; print(x)\n",
+                        cost=3 + len(extra),
+                        attempts="3",
+                        kept=str(kept),
+                    ),
+                    execution_event(1, f"{kept}\n"),
+                    answer_message("Done.", cost=3, steps="2"),
+                ]
                 assert (await executor.run("print(x)")).output == f"{kept}\n"
     assert seen == [(1, "1\n", True), (2, "2\n", True), (3, "3\n", True), (1, None, True)]
     question = received_by(client)[3][-1].content
@@ -194,9 +190,7 @@ async def test_errors_of_some_answers_and_of_all(bubblewrap: None) -> None:
     async with started("bubblewrap") as executor:
         agent = CodeActAgent("actor", executor, model_client=Failing(["fail", "Good."]), attempts=2)
         result = await agent.run(task=TASK)
-        assert comparable(result.messages)[1:] == comparable([answer_message("Good.", cost=0, steps="1")]) or (
-            result.messages[-1].to_text() == "Good."  # type: ignore[union-attr]
-        )
+        assert result.messages[-1].to_text() == "Good."  # type: ignore[union-attr]
         agent = CodeActAgent("actor", executor, model_client=Failing(["fail", "fail"]), attempts=2)
         with pytest.raises(ConnectionError, match="busy"):
             await agent.run(task=TASK)

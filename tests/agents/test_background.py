@@ -68,10 +68,10 @@ def timeless(messages: Any) -> list[dict[str, Any]]:
     return comparable(messages)[1:]
 
 
-def executed(step: int, output: str, jobs: str | None = None, **fields: Any) -> CodeExecutionEvent:
+def executed(step: int, output: str, jobs: str | None = None, **fields: Any) -> dict[str, Any]:
     event = execution_event(step, output, **fields)
     if jobs is not None:
-        event.metadata["jobs"] = jobs
+        event["metadata"]["jobs"] = jobs
     return event
 
 
@@ -91,18 +91,16 @@ async def test_job_goes_on_while_the_model_thinks_and_its_output_comes_with_the_
         if isinstance(event, CodeExecutionEvent):
             event.result.artifacts = ()  # type: ignore[attr-defined]
     shown = f"<job 1: {command}>"
-    assert timeless(result.messages) == comparable(
-        [
-            generation_event(1, python(begin), begin + "\n"),
-            executed(1, shown + "\n", news[0], value_repr=shown),
-            generation_event(1, "Done.").model_copy(update={"metadata": {"steps": "2", "sent_back": told}}),
-            generation_event(3, python(end), end + "\n"),
-            executed(3, "3\n", news[1]),
-            generation_event(4, python("x"), "x\n"),
-            executed(4, "'one\\ntwo\\n'\n", value_repr="'one\\ntwo\\n'"),
-            answer_message("Done.", steps="5"),
-        ]
-    )
+    assert timeless(result.messages) == [
+        generation_event(1, python(begin), begin + "\n"),
+        executed(1, shown + "\n", news[0], value_repr=shown),
+        {**generation_event(1, "Done."), "metadata": {"steps": "2", "sent_back": told}},
+        generation_event(3, python(end), end + "\n"),
+        executed(3, "3\n", news[1]),
+        generation_event(4, python("x"), "x\n"),
+        executed(4, "'one\\ntwo\\n'\n", value_repr="'one\\ntwo\\n'"),
+        answer_message("Done.", steps="5"),
+    ]
     last = received_by(client)[-1]
     assert last[:6] == [
         *(system, user("Go."), model(python(begin)), from_agent(f"{shown}\n\n{news[0]}")),
@@ -122,7 +120,7 @@ async def test_jobs_end_with_the_answer_that_is_given_again_with_a_limit_and_whe
         result = await agent.run(task="Go.")
         assert (result.messages[-1].to_text(), outputs(result.messages)) == ("2", ["", ""])  # type: ignore[union-attr]
         assert (await executor.exec(LEFT)).stdout == "0\n"
-        agent._max_steps = 1
+        agent._budget = agent._budget.model_copy(update={"max_steps": 1})
         result = await agent.run(task="Go.")
         assert result.messages[-1].metadata["stopped"] == "max_steps"
         assert (await executor.exec(LEFT)).stdout == "0\n"
