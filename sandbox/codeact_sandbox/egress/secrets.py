@@ -8,8 +8,7 @@ import re
 import secrets
 import ssl
 from collections.abc import Sequence
-
-import httpx
+from importlib import import_module
 
 from codeact_sandbox.egress.authority import Authority
 from codeact_sandbox.egress.masking import Mask, MaskedStream
@@ -48,7 +47,8 @@ class Secrets:
     def trust(self) -> ssl.SSLContext:
         """How real servers are verified: as httpx does it."""
         if self._trust is None:
-            self._trust = httpx.create_ssl_context()
+            # Its import takes long, and a sandbox without secrets does not need it.
+            self._trust = import_module("httpx").create_ssl_context()
             self._trust.set_alpn_protocols(["http/1.1"])
         return self._trust
 
