@@ -215,7 +215,11 @@ class _Recording:
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
-        by_task = _by_task(text)
+        recorded: Any = None
+        with suppress(ValueError):  # `parse_answers` says what is wrong
+            recorded = json.loads(text)
+        by_task = recorded.get("tasks") if isinstance(recorded, dict) else None
+        by_task = by_task if isinstance(by_task, dict) else None
         self._common = parse_answers(text, name) if by_task is None else None
         self._by_task = {
             id_: parse_answers(json.dumps(answers), f"{name}: {id_}") for id_, answers in (by_task or {}).items()
@@ -244,12 +248,3 @@ class _ContinuedRecording(RecordedModel):
                 del answers[: len(earlier)]
                 self.provided_message_count = len(answers)
         return await super().create(messages, **options)
-
-
-def _by_task(text: str) -> dict[str, Any] | None:
-    try:
-        recorded = json.loads(text)
-    except ValueError:
-        return None
-    tasks = recorded.get("tasks") if isinstance(recorded, dict) else None
-    return tasks if isinstance(tasks, dict) else None
