@@ -83,10 +83,7 @@ def _prices(text: str | None) -> Prices | None:
     with suppress(ValueError):
         if len(parts) == 2:
             return Prices(prompt=float(parts[0]), completion=float(parts[1]))
-    raise CommandError(
-        f"--price {text} is not a pair of prices: give the price of a million tokens that the model reads, and that it writes, "
-        "such as 2.5:10."
-    )
+    raise CommandError(f"--price {text} is not a pair of prices, of a million tokens read and written, such as 2.5:10.")
 
 
 class ChosenTasks:
