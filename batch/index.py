@@ -185,6 +185,10 @@ class Results(RowIndex):
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows in the order in which they were written; they are not all in memory."""
+        return (row for _, row in self.with_offsets())
+
+    def with_offsets(self) -> Iterator[tuple[int, Row]]:
+        """Yield where each row is, and the row."""
         with _readable(self.path), open(self.path, "rb") as file:
             for offset in self.offsets():
                 file.seek(offset)
@@ -193,7 +197,7 @@ class Results(RowIndex):
                 except ValidationError:
                     self.damaged += 1
                 else:
-                    yield row
+                    yield offset, row
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 
 from autogen_codeact.agents.text import shorten
 
@@ -67,6 +68,8 @@ class Row(BaseModel):
     log_problem: str | None = None
     engine: str | None = None
     started: AwareDatetime | None = None
+    task: str = ""
+    expected: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -78,6 +81,13 @@ def shorten_texts(row: Row) -> None:
     for each in records:
         each.error = shorten(each.error, MAX_ERROR) if each.error is not None else None
         each.error_class = shorten(each.error_class, MAX_NAME) if each.error_class is not None else None
+
+
+def expected_text(value: Any) -> str | None:
+    """Return the right answer of a task as a row has it."""
+    if value is None:
+        return None
+    return shorten(value if isinstance(value, str) else to_json(value).decode(), MAX_ERROR)
 
 
 def shorten_answer(answer: str | None) -> str | None:

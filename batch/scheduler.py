@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.attempt import AttemptWork, Backend, backoff, is_retryable
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
@@ -22,7 +23,7 @@ from autogen_codeact.batch.index import RowCounts
 from autogen_codeact.batch.limits import LocalGate, RateLimit
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks, read_tasks
-from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, shorten_texts
+from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, expected_text, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
@@ -386,7 +387,8 @@ class Scheduler:
     def _completed(self, job: Job, row: Row) -> Row:
         """Return a row with what its attempt does not know."""
         assert self._folder is not None
-        row.metadata = dict(job.task.metadata)
+        row.metadata, row.task = dict(job.task.metadata), shorten(job.task.task, MAX_ERROR)
+        row.expected = expected_text(job.task.expected)
         row.attempts, row.failures, row.resumed = job.attempts, job.failures, job.resumed
         row.log = str(job.log.relative_to(self._folder.path.absolute()))
         prices = self._settings.prices

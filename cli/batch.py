@@ -103,7 +103,7 @@ class _Running:
             try:
                 spent = await self._follow(kind)
             except batch_display.OutputClosed:
-                say(f"nobody reads the output any more, so the batch was stopped; {AGAIN}")
+                say(f"the program that read the output has ended, so the batch was stopped; {AGAIN}")
                 return EXIT_UNREAD
         return await self._sum_up(spent)
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.base import Team as BaseTeam
 
 from autogen_codeact.agents.budget import prices_of
 from autogen_codeact.cli.chat_agent import is_chat, model_names, opened
@@ -17,6 +21,7 @@ from autogen_codeact.cli.kept_runs import (
     check_folder,
     choose_run_folder,
     max_total_size,
+    print_conversation,
     rebuilds,
     remove_oldest,
     say_files,
@@ -24,16 +29,21 @@ from autogen_codeact.cli.kept_runs import (
 )
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Transcript
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs import load_run
 from autogen_codeact.runs.agents import asks_first, set_approval
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.store import find_run, run_name
-from autogen_codeact.runs.summary import task_text
+from autogen_codeact.teams.parts import executors_of
 from codeact_sandbox.types.formatting import format_count
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
+
+FIGURES = "codeact-figures"
+"""Folder in the current one."""
 
 
 def run_chat(job: ChatJob) -> int:
@@ -54,6 +64,7 @@ class Chat:
         self._job = job
         self._turns: Turns | None = None
         self._reader: Reader | None = None
+        self._commands: Commands | None = None
         self._at_prompt = 0
         self._page: LivePage | None = None
 
@@ -63,21 +74,24 @@ class Chat:
         plan = None
         if job.resume is not None:
             plan = await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
-        self._reader = reader = open_reader()
         terminal = Terminal()
         async with opened(job, plan) as target:
             conversation = await self._conversation(plan, target)
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
-            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True)
+            view = Transcript(
+                terminal, team=len(conversation.agents) > 1, chat=True, exact=approve, figures=_figures(target)
+            )
             view.prices = prices_of(model_names(target))
+            self._reader = reader = open_reader(self._completions)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
+            self._commands = commands = Commands(turns, terminal)
             if approve and not set_approval(target, turns.approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
             try:
                 await self._show_page(turns)
                 await self._greet(terminal, plan, turns)
-                status = await self._talk(reader, turns, Commands(turns, terminal))
+                status = await self._talk(reader, turns, commands)
                 cancelled = status != 0
             finally:
                 await conversation.close(cancelled=cancelled)
@@ -85,6 +99,9 @@ class Chat:
                     await asyncio.to_thread(self._page.close, wait=False)
                 _say_where(conversation)
         return status
+
+    def _completions(self, text: str) -> Iterator[tuple[str, str]]:
+        return self._commands.completions(text) if self._commands is not None else iter(())
 
     async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
         if plan is None:
@@ -97,15 +114,12 @@ class Chat:
         )
 
     async def _greet(self, terminal: Terminal, plan: Plan | None, turns: Turns) -> None:
-        names = ", ".join(model_names(turns.conversation.target)) or "no model"
-        terminal.line(f"codeact chat with {names}. /help lists the commands.", "dim")
+        described = _described(turns.conversation.target)
+        terminal.field("", f"codeact chat: {described}. /help lists the commands.", indent=0)
         if plan is None:
             return
-        count = max(0, len(plan.undo_points) - 1) + (plan.turn is not None)
-        terminal.line(f"Going on with {plan.run.folder.path.name}: {format_count(count, 'turn')}.", "dim")
-        last = plan.turn or next((point.task for point in reversed(plan.undo_points) if point.task), None)
-        if last is not None:
-            terminal.line(f"The last message was: {task_text(last)[:200]}", "dim")
+        turns_made = print_conversation(plan.run, terminal, team=len(turns.conversation.agents) > 1)
+        terminal.line(f"Going on with {plan.run.folder.path.name}: {format_count(turns_made, 'turn')}.", "dim")
         if turns.conversation.is_open:
             terminal.line("Its turn was interrupted, and goes on:", "dim")
             await turns.go_on()
@@ -125,18 +139,19 @@ class Chat:
             turns.presses = self._at_prompt = 0
             if text in ("exit", "quit"):
                 return 0
-            if text.startswith("/") and not text.startswith("//"):
-                if await commands.run(text):
-                    return 0
-                continue
-            await self._say(turns, text.removeprefix("/"))
+            if text[0] not in "/!":
+                await self._say(turns, text, commands)
+            elif text[:2] in ("//", "!!"):
+                await self._say(turns, text[1:], commands)
+            elif await commands.run(text):
+                return 0
 
-    async def _say(self, turns: Turns, text: str) -> None:
+    async def _say(self, turns: Turns, text: str, commands: Commands) -> None:
         conversation = turns.conversation
         if conversation.path is None and not self._job.no_save and not conversation.has_begun:
             conversation.path = choose_run_folder(text)
         await self._show_page(turns)
-        await turns.say(text)
+        await turns.say(commands.message(text))
 
     async def _show_page(self, turns: Turns) -> None:
         """With `--view`, open the page of the chat as soon as its log has a place: with the first message."""
@@ -164,6 +179,24 @@ class Chat:
         if turns.is_running:
             return turns.interrupt()
         return (self._reader is not None and self._reader.interrupt()) or not self._pressed_at_prompt(turns)
+
+
+def _described(target: ChatAgent | BaseTeam) -> str:
+    """Return the models, the sandbox, and where its files are."""
+    models = ", ".join(model_names(target)) or "no model"
+    for executor in executors_of(target):
+        if isinstance(executor, SandboxCodeExecutor):
+            backend = "Docker" if isinstance(executor, DockerCommandLineCodeExecutor) else "bubblewrap"
+            folder = executor.options.work_dir
+            where = f"folder {Path(folder).absolute()}" if folder is not None else "temporary folder"
+            return f"{models}, {backend} sandbox, {where}"
+    return models
+
+
+def _figures(target: ChatAgent | BaseTeam) -> Path | None:
+    """Return where figures are kept: in the current folder, if the workspace is temporary."""
+    executors = [each for each in executors_of(target) if isinstance(each, SandboxCodeExecutor)]
+    return Path(FIGURES) if any(each.options.work_dir is None for each in executors) else None
 
 
 def _read_plan(folder: Path) -> Plan:

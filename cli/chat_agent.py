@@ -27,12 +27,12 @@ from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.teams.loading import load_component
 from autogen_codeact.teams.parts import executors_of
+from autogen_codeact.viewer.text import model_name
 
 CLIENT = "_model_client"
 """Attribute of AutoGen's agents with their model, which has no public name."""
 _UNUSED_KEY = "none"
 """For a model that another one takes the place of."""
-_RECORDINGS = ("RecordedModel", "ReplayChatCompletionClient")
 
 
 @asynccontextmanager
@@ -125,8 +125,8 @@ def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
 
 def model_names(target: ChatAgent | BaseTeam) -> list[str]:
     """Return the names of the models, each once."""
-    names = dict.fromkeys(info.model for info in describe_agents(target) if info.model is not None)
-    return ["recorded answers" if name in _RECORDINGS else name for name in names]
+    names = (model_name(info.model) for info in describe_agents(target) if info.model is not None)
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def is_chat(folder: Path) -> bool:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from autogen_codeact.cli.chat_turns import Turns
@@ -22,6 +26,7 @@ from codeact_sandbox.types.filenames import printable
 MAX_FILES = 100
 _COMMANDS = {
     "/help": "this list",
+    "/add FILE": "copy a file of this machine into the workspace; the next message says so",
     "/files": "files of the workspace, and where they are on this machine",
     "/undo": "take back the last turn: conversation and session are as before it",
     "/retry": "take back the last turn, and send its message again",
@@ -29,10 +34,13 @@ _COMMANDS = {
     "/export FILE": "write a page (.html), a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
 }
 _NAMES = [each.partition(" ")[0] for each in _COMMANDS]
+MAX_LOOKED_AT = 1000
+"""Names of a folder that Tab looks at."""
 _KEYS = (
     "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line. A "
-    "paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
-    "one ends the turn, a third one leaves. To send a message that begins with a slash, type two slashes."
+    "paste of several lines is one message. Tab completes commands and names of files. Arrow up: earlier messages. Ctrl-C "
+    "stops the code that runs, a second one ends the turn, a third one leaves. To send a message that begins with / or !, "
+    "type it twice."
 )
 
 
@@ -41,21 +49,48 @@ class Commands:
 
     def __init__(self, turns: Turns, terminal: Terminal) -> None:
         self._turns, self._terminal = turns, terminal
+        self._added: dict[str, bool] = {}
+        """Names of files, and whether a message has told the model of them."""
+
+    def message(self, text: str) -> str:
+        """Return a message with the names of the files that were added before it."""
+        names = ", ".join(name for name, told in self._added.items() if not told)
+        self._added = dict.fromkeys(self._added, True)
+        return f"{text}\n\n(I have put into the working folder: {names})" if names else text
+
+    def completions(self, text: str) -> Iterator[tuple[str, str]]:
+        """Yield what may follow a text, each with the word that it replaces."""
+        name, space, rest = text.partition(" ")
+        if text.startswith("/") and not space:
+            names = (*_NAMES, "/quit")
+            yield from (
+                (text, f"{each} " if f"{each} FILE" in _COMMANDS else each) for each in names if each.startswith(text)
+            )
+        elif name in ("/add", "/export"):
+            word = rest.rpartition("/")[2]
+            yield from _names_in(_path(rest.removesuffix(word) or "."), word)
+        elif word := text.rsplit("\n", maxsplit=1)[-1].rsplit(" ", maxsplit=1)[-1]:
+            yield from ((word, name) for name in self._added if name.startswith(word))
+            for executor in self._executors():
+                yield from (found for found in _names_in(executor.work_dir, word) if found[1] not in self._added)
+
+    def _executors(self) -> list[SandboxCodeExecutor]:
+        return [each for each in executors_of(self._turns.conversation.target) if isinstance(each, SandboxCodeExecutor)]
 
     async def run(self, text: str) -> bool:
         """Run a command; return whether the chat ends."""
-        name, _, rest = text.partition(" ")
+        name, _, rest = ("!", "", text[1:]) if text.startswith("!") else text.partition(" ")
         name = name.lower()
         if name in ("/quit", "/exit"):
             return True
-        if name not in _NAMES:
+        if name not in (*_NAMES, "!"):
             self._terminal.line(
-                f"There is no command {printable(name)}; /help lists them. To send it as a message, type two slashes.",
+                f"There is no command {printable(name)}; /help lists them. To send it as a message, begin it with two slashes.",
                 "yellow",
             )
             return False
         try:
-            await getattr(self, f"_{name[1:]}")(rest.strip())
+            await getattr(self, f"_{name[1:] or 'shell'}")(rest.strip())
         except NothingToUndo:
             self._terminal.line("There is no turn that can be undone.", "yellow")
         except (CommandError, RunError, SandboxError) as error:
@@ -67,15 +102,17 @@ class Commands:
         return False
 
     async def _help(self, _: str) -> None:
-        for name, what in {**_COMMANDS, "/quit": "leave; so do exit, quit and Ctrl-D"}.items():
+        for name, what in {
+            **_COMMANDS,
+            "!COMMAND": "run a shell command in the sandbox; the model does not see it",
+            "/quit": "leave; so do exit, quit and Ctrl-D",
+        }.items():
             self._terminal.field(name, what, "cyan", indent=16)
         self._terminal.line()
         self._terminal.field("", _KEYS, indent=0)
 
     async def _files(self, _: str) -> None:
-        for executor in executors_of(self._turns.conversation.target):
-            if not isinstance(executor, SandboxCodeExecutor):
-                continue
+        for executor in self._executors():
             names = sorted(name for name in await executor.list_files() if not name.startswith("."))
             for name in names[:MAX_FILES]:
                 path = executor.work_dir / name
@@ -84,6 +121,28 @@ class Commands:
             if len(names) > MAX_FILES:
                 self._terminal.line(f"… and {len(names) - MAX_FILES} more")
             self._terminal.line(f"{'In' if names else 'No files in'} {executor.work_dir.absolute()}", "dim")
+
+    async def _add(self, name: str) -> None:
+        if not name:
+            raise CommandError("Which file? /add sales.csv copies it into the workspace.")
+        file = _path(name)
+        if not file.is_file():
+            raise CommandError(f"{file} is {'not a file' if file.exists() else 'not there'}: give the path of a file.")
+        for executor in self._executors():
+            await executor.put(file)
+        self._added[file.name] = False
+        self._terminal.line(
+            f"Added {file.name} ({format_size(file.stat().st_size)}). Your next message tells the model."
+        )
+
+    async def _shell(self, command: str) -> None:
+        for executor in self._executors()[:1] if command else ():
+            result = await self._turns.guarded(executor.run(command, "sh"))
+            if result is not None:
+                if result.output:
+                    self._terminal.line(result.output.rstrip("\n"))
+                if result.exit_code:
+                    self._terminal.line(f"[exit code {result.exit_code}]", "red")
 
     async def _undo(self, _: str) -> None:
         undone = await self._turns.guarded(self._turns.conversation.undo(partial(say_rebuilding, hint="")))
@@ -105,7 +164,7 @@ class Commands:
     async def _export(self, name: str) -> None:
         path = self._turns.conversation.path
         if path is None or not self._turns.conversation.has_begun:
-            raise CommandError("There is no log to export.")
+            raise CommandError("There is nothing to export: nothing was said yet, or --no-save keeps no log.")
         if not name:
             raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
         kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
@@ -117,3 +176,12 @@ class Commands:
 
 def _path(text: str) -> Path:
     return Path(text).expanduser()
+
+
+def _names_in(folder: Path, word: str) -> Iterator[tuple[str, str]]:
+    """Yield the names in a folder that begin with a word; hidden ones, and what a terminal can't show, are left out."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in islice(entries, MAX_LOOKED_AT):
+            name = entry.name
+            if name.startswith(word) and (word or name[0] != ".") and printable(name) == name:
+                yield word, name + "/" * entry.is_dir(follow_symlinks=False)

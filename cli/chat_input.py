@@ -7,6 +7,7 @@ import os
 import sys
 import termios
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from autogen_codeact.cli.exit import CommandError
@@ -14,9 +15,12 @@ from autogen_codeact.cli.output import can_erase, printable, unfiltered
 
 try:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
     from prompt_toolkit.input.typeahead import clear_typeahead
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output.vt100 import Vt100_Output
+    from prompt_toolkit.shortcuts import CompleteStyle
 except ImportError:
     raise CommandError("`codeact chat` needs an extra: pip install 'autogen-codeact[chat]'.") from None
 
@@ -29,10 +33,14 @@ class Interrupted(Exception):
     """Ctrl-C was pressed while a line was typed."""
 
 
-def open_reader() -> Reader:
+Complete = Callable[[str], Iterator[tuple[str, str]]]
+"""Returns what may follow a text, each with the end of the text that it replaces."""
+
+
+def open_reader(complete: Complete) -> Reader:
     """Return the editor of this terminal, or a reader of lines."""
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return PromptReader() if on_terminal and can_erase() else LineReader()
+    return PromptReader(complete) if on_terminal and can_erase() else LineReader()
 
 
 class LineReader:
@@ -98,8 +106,8 @@ class LineReader:
 class PromptReader:
     """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message."""
 
-    def __init__(self) -> None:
-        self._session, self._questions = _new_session(), _new_session()
+    def __init__(self, complete: Complete) -> None:
+        self._session, self._questions = _new_session(_Completer(complete)), _new_session()
         self._asking: PromptSession[str] | None = None
 
     async def message(self) -> str:
@@ -139,10 +147,31 @@ class _Output(Vt100_Output):
         super().write(data.replace(_SPACE, " "))
 
 
-def _new_session() -> PromptSession[str]:
+class _Completer(Completer):
+    """What Tab offers."""
+
+    def __init__(self, complete: Complete) -> None:
+        self._complete = complete
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Yield what may follow."""
+        for word, text in self._complete(document.text_before_cursor):
+            yield Completion(text, -len(word))
+
+
+def _new_session(completer: Completer | None = None) -> PromptSession[str]:
     output = _Output.from_pty(unfiltered(sys.stdout), term=os.environ.get("TERM"))
     output.enable_cpr = False  # who answers late, or never, would get a warning into the line
-    return PromptSession(output=output, key_bindings=_bindings(), multiline=True, prompt_continuation="  ")
+    return PromptSession(
+        output=output,
+        key_bindings=_bindings(),
+        multiline=True,
+        prompt_continuation="  ",
+        completer=completer,
+        complete_in_thread=True,  # a folder may be on a slow disk
+        complete_while_typing=False,
+        complete_style=CompleteStyle.READLINE_LIKE,  # lines of text, also for screen readers
+    )
 
 
 def _bindings() -> KeyBindings:

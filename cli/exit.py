@@ -136,7 +136,7 @@ def run_until_interrupted(
                     os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
             if number != signal.SIGINT or on_interrupt is None or not on_interrupt():
                 cancelled_by.append(number)
-                say("stopping (again to leave at once)")
+                say("stopping; Ctrl-C again ends at once")
                 task.cancel()
 
         numbers = [signal.SIGINT, signal.SIGTERM]

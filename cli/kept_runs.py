@@ -36,7 +36,7 @@ from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
 from autogen_codeact.runs.resuming import adopt_run
-from autogen_codeact.runs.summary import RunSummary, UnreadableRun
+from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
 from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 
@@ -44,6 +44,7 @@ SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0  # seconds that a disk may take for removing old runs, after which the command ends without it
 MAX_TASK = 60
 _COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+MAX_TURNS = 20  # turns of an earlier chat that are printed again
 MAX_NAMES = 10  # names of files that are printed
 
 
@@ -54,7 +55,7 @@ def choose_run_folder(task: str) -> Path | None:
     except (RunFolderError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
         where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
-        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --no-save says that it need not be")
+        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --no-save turns this message off")
         return None
 
 
@@ -273,6 +274,29 @@ def show_run(path: Path, *, as_json: bool) -> int:
     return 0
 
 
+def print_conversation(run: Run, terminal: Terminal, *, team: bool) -> int:
+    """Print the last turns of a chat that were not undone, and return how many turns it has."""
+    goes_on = False
+    turns: list[tuple[int, int, bool]] = []  # first and last line in the log, and whether it has a message
+    for raw in run.raw_events():
+        name = raw.name if isinstance(raw, RawEvent) else ""
+        if name == "conversation_changed" and isinstance(raw, RawEvent) and raw.data.get("change") == "undone":
+            turns, goes_on = turns[:-1], False
+        elif name in ("turn_started", "conversation_changed"):
+            turns.append((raw.line, raw.line, name == "turn_started"))
+            goes_on = True
+        elif goes_on:
+            turns[-1] = (turns[-1][0], raw.line, turns[-1][2])
+    if (earlier := len(turns) - MAX_TURNS) > 0:
+        terminal.line(f"[{earlier} earlier: `codeact show {store.run_name(run.folder.path)}` prints all]", "dim")
+    shown = turns[-MAX_TURNS:]
+    printer = _TextPrinter(run, terminal, chat=True, team=team)
+    for raw in run.raw_events():
+        if isinstance(raw, RawEvent) and any(first <= raw.line <= last for first, last, _ in shown):
+            printer.show(run.parse(replace(raw, budget=MemoryLimit(printer.most))))
+    return sum(has_message for _, _, has_message in turns)
+
+
 def _describe(gap: Gap) -> str:
     where = f"line {gap.line}" if gap.lines <= 1 else f"lines {gap.line} to {gap.line + gap.lines - 1}"
     return f"gap in the log, {where}: {gap.reason}"
@@ -302,9 +326,10 @@ class _JsonPrinter:
 class _TextPrinter:
     most = 4 * MAX_TEXT
 
-    def __init__(self, run: Run) -> None:
-        self._terminal = Terminal()
-        self._transcript = Transcript(self._terminal, team=run.started.kind == "team")
+    def __init__(self, run: Run, terminal: Terminal | None = None, *, chat: bool = False, team: bool = False) -> None:
+        self._terminal = terminal or Terminal()
+        self._transcript = Transcript(self._terminal, team=team or run.started.kind == "team", chat=chat)
+        self._chat = chat
         self._run = run
         self._last: events.BlockFinished | None = None
 
@@ -314,7 +339,10 @@ class _TextPrinter:
                 self._last = event
             case events.MessageLogged() | events.ChunkLogged():
                 self._transcript.show(self._with_result(_as_message(event)))
+            case events.TurnStarted() if self._chat:
+                self._terminal.line(f"> {task_text(event.task or ())}", bold=True)
             case events.TurnFinished(outcome="cancelled"):
+                self._transcript.end()
                 self._terminal.line("[the person ended this turn]\n", "yellow")
             case events.TurnFinished(error=ErrorInfo() as error):
                 self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")

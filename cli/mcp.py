@@ -38,7 +38,8 @@ class Wrap:
         """Raise a `CommandError` if the options do not fit together."""
         if choice.mcp is not None:
             raise CommandError(
-                "Here the servers are given with --wrap FILE.json, so that the client's model finds their tools."
+                "`codeact mcp` takes servers of other tools with --wrap FILE.json, not with --mcp: then the client's model sees "
+                "their tools, too."
             )
         if self.file is None and (self.allow is not None or self.call_log is not None):
             raise CommandError("--allow and --call-log are for the tools of --wrap FILE.json: add that.")

@@ -36,8 +36,8 @@ def clear_status(stream: TextIO, text: str = "") -> AbstractContextManager[None]
 
 
 def can_erase() -> bool:
-    """Return whether the terminal, if there is one, knows escape sequences."""
-    return os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown", "")
+    """Return whether the terminal, if there is one, knows escape sequences, and the user wants more than plain lines."""
+    return os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown", "") and not os.environ.get("CODEACT_PLAIN")
 
 
 def unfiltered(stream: TextIO) -> TextIO:

@@ -20,11 +20,11 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _LINGER_S = 5.0
 
 
-def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int:
+def view(target: str | None, compare: Path | None, *, host: str, port: int, open_browser: bool) -> int:
     """Serve the viewer until Ctrl-C."""
     folder = runs_folder() if target is None else _folder(target)
     end_by_exception()
-    server = ViewerServer(folder, host=host, port=port)
+    server = ViewerServer(folder, compare=compare, host=host, port=port)
     server.start()
     try:
         with suppress(KeyboardInterrupt):

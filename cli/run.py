@@ -95,7 +95,7 @@ class RunPrinter:
     def print_problems(self) -> int:
         """Print what is wrong with the answer, and return the exit status."""
         if self._empty:
-            say("the model's answer is empty")
+            say("the model's answer is empty: try again, or another model")
         if self._cut_off:
             say("the model's answer ends inside a block of code")
         elif self._not_run:
@@ -208,12 +208,12 @@ class _Run:
         status = self._printer.print_problems()
         if not self._end.enabled:
             if status == 0 and self._printer.failed is None:
-                say("no code was run")
+                say("the model wrote no code, so none was run")
             kept = (
                 kept_runs.print_run_location(self._folder) if self._folder is not None and has_log(self._folder) else ()
             )
             if gone := sorted(set(files).difference(kept)):
-                say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
+                say(f"removed with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
         return status
 
     async def _open_page(self) -> None:

@@ -12,10 +12,10 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Literal
 
+from autogen_codeact.cli.answers import MAX_LINE as LONGEST_WRAPPED
+from autogen_codeact.cli.answers import AnswerPrinter, Piece
 from autogen_codeact.cli.output import can_erase, clear_status, printable, unfiltered
-from codeact_sandbox.highlight import Highlighter, Kind
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
-from codeact_sandbox.types.filenames import printable as visible
 from codeact_sandbox.types.formatting import format_count
 
 MAX_WIDTH = 100
@@ -23,7 +23,9 @@ MAX_LINES = 40
 MAX_LINE = 64 * 1024
 """Characters of a line that wait for its end, because a carriage return could still replace them."""
 MAX_TEXT, MAX_TEXT_LINES = 1_000_000, 10_000
-_STYLES: dict[Kind, str] = {
+_STYLES = {
+    "b": "bold",
+    "i": "italic",
     "k": "bright_blue",
     "nb": "bright_cyan",
     "nf": "bright_green",
@@ -38,6 +40,7 @@ _COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
 _NUMBERS = {
     "bold": 1,
     "dim": 2,
+    "italic": 3,
     **{name: number for number, name in enumerate(_COLOURS, 31)},
     **{f"bright_{name}": number for number, name in enumerate(_COLOURS, 91)},
 }
@@ -46,10 +49,6 @@ _IDLE_RETURNS = re.compile(r"(?<=[\r\n])\r+")
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
-_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
-_MAX_LINE = 4_000
-"""Characters of a line of code that wait for its end; a longer one is printed as it comes, without colours."""
-_MAX_FENCE = 200
 
 
 def format_size(size: int) -> str:
@@ -83,15 +82,16 @@ class Terminal:
     def __init__(self) -> None:
         self._stream = unfiltered(sys.stdout)
         self.is_terminal = self._stream.isatty()
-        self._has_colours = self.is_terminal and can_erase() and not os.environ.get("NO_COLOR")
-        self._width = min(get_terminal_size().columns, MAX_WIDTH)
+        self.has_colours = self.is_terminal and can_erase() and not os.environ.get("NO_COLOR")
+        self.width = min(get_terminal_size().columns, MAX_WIDTH) if self.is_terminal else None
+        """Columns of text, or None if lines are not broken."""
         self._pending = self._last = self._line = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
         """Write a line; long lines are not wrapped."""
         self._write_styled((f"{'bold' if bold else ''} {style or ''}".strip(), clipped(text)), ("", "\n"))
 
-    def code(self, code: Iterable[tuple[Kind, str]]) -> None:
+    def code(self, code: Iterable[Piece]) -> None:
         """Write pieces of code at once, in the colours of their classes."""
         groups = groupby(code, key=itemgetter(0))
         self._write_styled(*((_STYLES.get(kind, ""), "".join(text for _, text in group)) for kind, group in groups))
@@ -99,8 +99,8 @@ class Terminal:
     def field(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
         """Write a name and its value, as one row of a list."""
         left, lines = f"{printable(name):<{indent}}", [text]
-        if self.is_terminal:
-            width = max(self._width - indent, 20)
+        if self.width is not None:
+            width = max(self.width - indent, 20)
             lines = [part for line in printable(text).split("\n") for part in wrap(line, width) or [""]]
         for line in lines:
             self._write_styled((f"bold {style or ''}".strip(), left), ("", f"{line}\n"))
@@ -109,32 +109,30 @@ class Terminal:
     def heading(self, title: str, style: Style) -> None:
         """Write the title of text that follows."""
         title = printable(title)
-        if not self.is_terminal:
+        if self.width is None or not can_erase():
             self.write(f"== {title} ==\n")
             return
-        rule = "─" * max(self._width - len(title) - 4, 0)
+        rule = "─" * max(self.width - len(title) - 4, 0)
         self._write_styled((style, "── "), (f"bold {style}", title), (style, f" {rule}\n"))
 
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
-        """Write a text below its title; of markdown, code has colours."""
+        """Write a text below its title."""
         self.heading(title, style)
-        text = self._wrapped(clipped(text).strip("\n")) if self.is_terminal else clipped(text).strip("\n")
-        if markdown and self.is_terminal:
+        text = clipped(text).strip("\n")
+        if markdown:
             answer = AnswerPrinter(self)
             answer.add(text)
             answer.end()
             self.line()
-        else:
-            self.write(f"{text}\n\n")
-
-    def _wrapped(self, text: str) -> str:
-        """Break the lines of text between words, but not those of code."""
-        lines, in_code = [], False
-        for line in text.split("\n"):
-            in_code ^= _FENCE.match(line) is not None
-            fits = in_code or len(line) <= self._width or len(line) > _MAX_LINE
-            lines += [line] if fits else wrap(line, self._width, break_on_hyphens=False)
-        return "\n".join(lines)
+            return
+        if (width := self.width) is not None:
+            lines = text.split("\n")
+            text = "\n".join(
+                part
+                for each in lines
+                for part in (wrap(each, width) if width < len(each) < LONGEST_WRAPPED else [each])
+            )
+        self.write(f"{text}\n\n")
 
     def write(self, text: str) -> None:
         """Write a part of a text at once."""
@@ -145,7 +143,7 @@ class Terminal:
         self._put("".join(self._styled(style, printable(text)) for style, text in pieces))
 
     def _styled(self, style: str, text: str) -> str:
-        if not (style and text and self._has_colours):
+        if not (style and text and self.has_colours):
             return text
         numbers = ";".join(str(_NUMBERS[name]) for name in style.split())
         return f"\x1b[{numbers}m{text}\x1b[0m"
@@ -195,61 +193,3 @@ class Terminal:
         if text:
             self._last = text[-1]
             self._put(text)
-
-
-class AnswerPrinter:
-    """Prints an answer piece by piece."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._line = ""
-        self._begun = False  # the beginning of the line has been printed, and is not in `_line` any more
-        self._fence: str | None = None
-        self._highlighter = Highlighter("")
-        self._pieces: list[str] = []
-
-    def add(self, piece: str) -> None:
-        """Print a piece of the answer."""
-        self._pieces.append(piece)
-        shown: list[tuple[Kind, str]] = []
-        *whole, rest = piece.split("\n")
-        for part in whole:
-            self._line += part
-            shown += self._end_line()
-        self._line += rest
-        if self._line and (len(self._line) > _MAX_LINE or (self._fence is None and not self._may_be_fence())):
-            shown.append(("", self._visible(self._line)))
-            self._line, self._begun = "", True
-        if shown:
-            self._terminal.code(shown)
-
-    def end(self) -> str:
-        """End the answer, and return it."""
-        if self._line or self._begun:
-            self._terminal.code(self._end_line())
-        text, self._pieces = "".join(self._pieces), []
-        self._fence = None
-        return text
-
-    def _visible(self, line: str) -> str:
-        """Return a line of code with all that can't be seen as escapes, because somebody may be asked whether it may run."""
-        return line if self._fence is None else visible(line, keep="\t")
-
-    def _may_be_fence(self) -> bool:
-        """Return whether the line could still become the beginning or the end of a block."""
-        start = self._line[:_MAX_FENCE].lstrip(" ")
-        return not self._begun and len(self._line) <= _MAX_FENCE and (not start or start[0] in "`~")
-
-    def _end_line(self) -> list[tuple[Kind, str]]:
-        line, self._line, begun, self._begun = self._line.removesuffix("\r"), "", self._begun, False
-        match = None if begun else _FENCE.match(line)
-        if self._fence is None and match is not None:
-            self._fence, self._highlighter = match[1], Highlighter(match[2] or "python")
-            return [("c", line), ("", "\n")]
-        line = self._visible(line)
-        if begun or self._fence is None:
-            return [("", f"{line}\n")]
-        if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
-            self._fence = None
-            return [("c", line), ("", "\n")]
-        return [*self._highlighter.line(line), ("", "\n")]

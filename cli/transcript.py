@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -20,14 +22,18 @@ from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.model_calls import BEGINS_AGAIN
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
-from autogen_codeact.cli.terminal import AnswerPrinter, Style, Terminal, format_size, shorten
+from autogen_codeact.cli.answers import AnswerPrinter
+from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.viewer.text import download_name
 from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
+MAX_COPIES = 1_000
 MAX_COMPARED = 1_000_000  # characters of printed text that are kept, because a message repeats them
 
 
@@ -44,7 +50,9 @@ def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")
     if result.state != "kept":
-        lines.append(f"The session's memory was {result.state}.")
+        lines.append(
+            f"The session's variables were {'lost' if result.state == 'lost' else 'put back to before this code'}."
+        )
     left_out = set() if displays else {display.name for display in result.displays}
     return [*lines, *result.notes, *(_describe_file(file) for file in result.artifacts if file.name not in left_out)]
 
@@ -63,13 +71,21 @@ def _describe_file(file: Artifact) -> str:
 class Transcript:
     """Prints the messages of one run, with titles; or of a chat, where the user's own are left out.
 
-    With `team`, each message has its sender's name.
+    With `team`, each message has its sender's name; with `exact`, all marks of markdown stay. `figures`: folder for images.
     """
 
-    def __init__(self, terminal: Terminal, *, team: bool = False, chat: bool = False) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        team: bool = False,
+        chat: bool = False,
+        exact: bool = False,
+        figures: Path | None = None,
+    ) -> None:
         self._terminal = terminal
-        self._team, self._chat = team, chat
-        self._answer = AnswerPrinter(terminal)
+        self._team, self._chat, self._figures = team, chat, figures
+        self._answer = AnswerPrinter(terminal, exact=exact)
         self._answering = False
         self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
         self._output = ""  # what the code that runs has written, as far as it was printed
@@ -254,11 +270,14 @@ class Transcript:
 
     def _show_displays(self, result: ExecutionResult, output: str) -> None:
         for display in result.displays:
-            where = f": {printable(str(display.path.absolute()))}" if display.path is not None else ""
+            path = display.path.absolute() if display.path is not None else None
+            if self._figures is not None and path is not None:
+                path = _kept(self._figures, display)
+            where = f": {printable(str(path))}" if path is not None else ""
             if not where and display.text.strip() and display.text.strip() in output:
                 continue  # a table that is the block's value
             self._terminal.line(f"[{printable(display.name)}{where}]", "magenta")
-            if not where and display.text:
+            if not where and display.text and display.image is None:
                 self._terminal.line(shorten(display.text))
 
     def _count(self, message: Message) -> None:
@@ -270,3 +289,18 @@ class Transcript:
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:
     return f"step {event.metadata['step']}" if "step" in event.metadata else f"attempt {event.retry_attempt + 1}"
+
+
+def _kept(folder: Path, display: Display) -> Path | None:
+    """Write an image into a folder under a name that is free, and return its path; None if that is impossible."""
+    content = display.image[0] if display.image is not None else str(display.data.get("image/svg+xml", "")).encode()
+    name = Path(download_name(display.name) or "figure")
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+        for number in range(1, MAX_COPIES):
+            path = folder / (name if number == 1 else f"{name.stem}-{number}{name.suffix}")
+            with suppress(FileExistsError):
+                with path.open("xb") as file:
+                    file.write(content)
+                return path
+    return None

@@ -27,6 +27,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 IMAGES = Path(__file__).parent / "images"
+SAMPLES = Path(__file__).parents[1] / "samples"
 CODEACT = Path(sys.executable).with_name("codeact")
 WAIT_S = 120.0
 MAX_BYTES = 200_000
@@ -296,13 +297,40 @@ def screenshot_list(screenshots: Screenshots, folder: Path) -> None:
         (folder / "model.json").write_text(json.dumps(answers))
         command = [CODEACT, "run", *options, task, "--model", "replay:model.json", "--save", f"runs/{name}"]
         subprocess.run(command, check=False, cwd=folder, capture_output=True, timeout=WAIT_S)
-    command = [CODEACT, "view", "runs", "--no-open"]
+    with viewed("runs", folder=folder) as address:
+        screenshots.of_page("runs-list", address, size=(1100, 480), ready=f"text={RUNS['words'][1]}")
+
+
+def screenshot_batch(screenshots: Screenshots, folder: Path) -> None:
+    """The page of a batch, beside another one, in the viewer."""
+    answers = (SAMPLES / "batch_answers.json").read_text()
+    for name, model in (("primes", answers), ("primes-before", answers.replace("168 of them", "170 of them"))):
+        (folder / "model.json").write_text(model)
+        command = [
+            CODEACT,
+            "batch",
+            SAMPLES / "batch_tasks.jsonl",
+            "--out",
+            name,
+            "--act",
+            "--model",
+            "replay:model.json",
+        ]
+        subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=WAIT_S)
+    with viewed("primes", "--compare", "primes-before", folder=folder) as address:
+        screenshots.of_page("batch", address, size=(1100, 640), ready=".task-row")
+
+
+@contextmanager
+def viewed(*arguments: str, folder: Path) -> Iterator[str]:
+    """Serve the viewer for the time of the block, which gets its address."""
+    command = [CODEACT, "view", *arguments, "--no-open"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         address = re.search(r"http://\S+", server.stdout.readline())
         try:
             assert address is not None
-            screenshots.of_page("runs-list", address[0], size=(1100, 480), ready=f"text={RUNS['words'][1]}")
+            yield address[0]
         finally:
             server.terminate()
 

@@ -116,7 +116,10 @@ def _write(path: Path, answer: Answer) -> None:
     (path / ANSWERS).mkdir(mode=0o700, exist_ok=True)
     line = answer.model_dump_json().encode()
     if (chain := user_chain(make=True)) is None:
-        raise RunError("The answer can't be signed: this user has no folder for a key, as ~/.local/state is.")
+        raise RunError(
+            "Answers are signed with a key of yours, which has no place: make ~/.local/state (or $XDG_STATE_HOME) a folder that "
+            "you can write."
+        )
     with open_regular(path / EVENTS) as log:
         chain.begin(log.fileno())
     line = chain.signed(line)

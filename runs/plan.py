@@ -197,8 +197,8 @@ class _Reader:
         self._held += cost
         if self._held > MAX_HELD or len(self.plan.histories) > MAX_AGENTS:
             raise RunNotResumableError(
-                f"{self.plan.run.folder.path} can't be continued: what its log has since the last boundary would take more than "
-                f"{MAX_HELD:,} bytes of memory."
+                f"{self.plan.run.folder.path} can't be continued: what its log has since the last completed step would "
+                f"take more than {MAX_HELD:,} bytes of memory."
             )
 
     def take(self, event: events.RunEvent) -> None:
@@ -245,7 +245,7 @@ class _Reader:
             )
         if self.plan.boundary.state is None:
             raise RunNotResumableError(
-                f"{name} can't be continued: its log has no state of the {run.started.kind} to begin with"
+                f"{name} can't be continued: its log does not have the state with which the {run.started.kind} began"
                 f"{f' ({self._no_state})' if self._no_state else ''}."
             )
         read_answers(name, self.plan.questions)
@@ -326,7 +326,7 @@ class _Reader:
         self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
 
     def _answered(self, event: events.ModelCallFinished) -> None:
-        self._history(event.agent).calls = event.number
+        self._history(event.agent).calls = max(self._history(event.agent).calls, event.number)
         request = self._requests.pop((event.agent, event.number), None)
         if request is None:
             return

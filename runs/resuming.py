@@ -153,7 +153,8 @@ def adopt_run(path: Path) -> None:
     chain = user_chain(make=True)
     if chain is None:
         raise RunError(
-            "There is no place for your key: make ~/.local/state (or $XDG_STATE_HOME) a folder that you can write."
+            "Runs are signed with a key of yours, which has no place: make ~/.local/state (or $XDG_STATE_HOME) a folder that "
+            "you can write."
         )
     with folder.open_log() as log:
         lock(log.fileno(), path)

@@ -18,16 +18,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.runs.errors import RunError, RunFileError
 from autogen_codeact.runs.folder import FILES, RunFolder
 from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.viewer.batches import BatchTable
 from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.indexing import MAX_STEPS
 from autogen_codeact.viewer.open_run import OpenRun
 from autogen_codeact.viewer.security import CSP
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
-from autogen_codeact.viewer.text import download_name
+from autogen_codeact.viewer.text import download_name, visible
 from codeact_sandbox.types.displays import IMAGES
 
 MAX_STEPS_AT_ONCE = 200
@@ -48,8 +50,11 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 class Viewer:
     """The state of the application."""
 
-    def __init__(self, catalog: Catalog, control: RunControl | None, base: str) -> None:
+    def __init__(
+        self, catalog: Catalog, control: RunControl | None, base: str, batch: BatchTable | None = None
+    ) -> None:
         self.catalog = catalog
+        self._batch = batch
         self._control = control
         self._base = base
         self._open: dict[str, OpenRun] = {}
@@ -77,6 +82,7 @@ class Viewer:
             Route("/runs/{id}", self.page),
             Route("/page/{name:path}", self.static),
             Route("/api/runs", self.runs),
+            Route("/api/batch", self.batch),
             Route(run, self.header),
             Route(f"{run}/summaries", self.summaries),
             Route(f"{run}/steps", self.steps),
@@ -95,6 +101,7 @@ class Viewer:
         # Styles of displays are shown in frames, which inherit the page's policy.
         nonce = secrets.token_urlsafe(16)
         page = page_html().replace("__BASE__", self._base).replace(NONCE, nonce)
+        page = page.replace("<body>", '<body class="of-batch">' if self._batch is not None else "<body>")
         headers = {"Content-Security-Policy": CSP.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")}
         return HTMLResponse(page, headers=headers)
 
@@ -109,10 +116,15 @@ class Viewer:
 
     # Data
 
+    async def batch(self, request: Request) -> Response:
+        """Answer with a part of the rows of the batch."""
+        if self._batch is None:
+            raise HTTPException(404, "There is no batch.")
+        return _json(await asyncio.to_thread(self._batch.page, *_list_query(request)))
+
     async def runs(self, request: Request) -> Response:
         """Answer with a part of the list of runs."""
-        query = {name: value[:_MAX_QUERY] for name, value in request.query_params.items()}
-        offset, limit = _number(request, "offset", 0), min(_number(request, "limit", 100), _MAX_ROWS)
+        query, offset, limit = _list_query(request)
 
         def look() -> dict[str, Any]:
             rows, total, reading = self.catalog.rows()
@@ -122,6 +134,7 @@ class Viewer:
                 "total": total,
                 "matched": len(found),
                 "indexing": reading,
+                "folder": visible(str(self.catalog.folder)) if self.catalog.folder is not None else None,
             }
 
         return _json(await asyncio.to_thread(look))
@@ -254,7 +267,11 @@ def make_app(viewer: Viewer) -> Starlette:
     return Starlette(
         routes=viewer.routes(),
         lifespan=lifespan,
-        exception_handlers={HTTPException: _http_error, RunError: _run_error, OSError: _run_error, 500: _defect},
+        exception_handlers={
+            HTTPException: _http_error,
+            **dict.fromkeys((RunError, BatchError, OSError), _run_error),
+            500: _defect,
+        },
     )
 
 
@@ -291,6 +308,11 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise HTTPException(400, "The request is not a JSON object.")
     return body
+
+
+def _list_query(request: Request) -> tuple[dict[str, str], int, int]:
+    query = {name: value[:_MAX_QUERY] for name, value in request.query_params.items()}
+    return query, _number(request, "offset", 0), min(_number(request, "limit", 100), _MAX_ROWS)
 
 
 def _number(request: Request, name: str, default: int) -> int:

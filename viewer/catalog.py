@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.summary import summarize
-from autogen_codeact.viewer.text import bounded, count, seconds
+from autogen_codeact.viewer.text import bounded, count, model_name, seconds
 
 MAX_RUNS = 100_000
 _TASK_CHARS = 400
@@ -164,32 +164,20 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def summary_row(name: str, path: Path) -> RunRow:
     """Return the row of a run, also of one whose log can't be read."""
-    row: RunRow = {
-        "id": name,
-        "name": bounded(name, 200),
-        "task": "",
-        "agents": [],
-        "models": [],
-        "started": "",
-        "outcome": "unreadable",
-        "blocks": 0,
-        "tokens": 0,
-        "duration_s": 0.0,
-        "error": None,
-        "gaps": 0,
-    }
     try:
         run = load_run(path)
         summary = summarize(run)
     except RunError as error:
-        return {**row, "error": bounded(str(error), _TASK_CHARS)}
+        row: Any = dict.fromkeys(("blocks", "tokens", "duration_s", "gaps"), 0) | {"agents": [], "models": []}
+        row |= {"id": name, "name": bounded(name, 200), "task": "", "started": "", "outcome": "unreadable"}
+        return row | {"error": bounded(str(error), _TASK_CHARS)}  # type: ignore[no-any-return]
     agents = run.started.agents[:100]
     return {
-        **row,
+        "id": name,
         "name": bounded(summary.name, 200),
         "task": bounded(summary.task, _TASK_CHARS),
         "agents": [bounded(each.name, 200) for each in agents],
-        "models": sorted({bounded(each.model, 200) for each in agents if each.model is not None}),
+        "models": sorted({model for each in agents if each.model is not None and (model := model_name(each.model))}),
         "started": summary.started.isoformat(),
         "outcome": summary.outcome,
         "blocks": count(summary.steps),

@@ -66,6 +66,8 @@ def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bo
         "running": running,
         "usage": entry.usage,
     }
+    if entry.undone:
+        step["undone"] = True
     try:
         _fill(run, entry, step, events, running=running)
     except MALFORMED as error:
@@ -139,9 +141,14 @@ def _take(run: Run, entry: StepEntry, step: Step, event: RunEvent | UnknownEvent
         case TurnFinished():
             step["error"] = _error(event.error)
         case ValueLogged():
-            step["text"] = f"The session was rebuilt: {json_text(event.value)}"
+            step["text"] = f"{entry.title.rstrip('.')}: {_value_text(event)}"
         case UnknownEvent():
             step["text"] = json_text(event.data)
+
+
+def _value_text(event: ValueLogged) -> str:
+    news = event.value.get("text") if event.kind == "jobs" and isinstance(event.value, dict) else None
+    return bounded(str(news), TEXT_CHARS) if news is not None else json_text(event.value)
 
 
 def _take_answer(step: Step, event: ModelCallFinished) -> None:
@@ -193,7 +200,9 @@ def _take_message(step: Step, message: Mapping[str, Any]) -> None:
 def _take_words(step: Step, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     text = _words(message.get("content"))
     blocks = [each for each in message.get("code_blocks") or () if isinstance(each, dict)]
-    notes = [str(metadata[name]) for name in ("sent_back", "not_run", "stopped", "misfit") if metadata.get(name)]
+    notes = [str(metadata[name]) for name in ("sent_back", "stopped", "misfit") if metadata.get(name)]
+    if metadata.get("not_run"):
+        notes.append(_not_run(str(metadata["not_run"])))
     if "cut_off" in metadata:
         notes.insert(0, "The model's answer was cut off, so none of its code was run.")
     elif blocks and "sent_back" not in metadata:
@@ -204,6 +213,11 @@ def _take_words(step: Step, message: Mapping[str, Any], metadata: Mapping[str, A
     step["notes"] = [bounded(note) for note in notes]
     if step["kind"] == "handoff":
         step["target"] = bounded(str(message.get("target")), 200)
+
+
+def _not_run(found: str) -> str:
+    names = {str(each["language"] or each["reason"]) for each in json.loads(found)}
+    return f"There is {' and '.join(sorted(names))} code in it that was not run."
 
 
 def _words(content: Any) -> str:
@@ -237,11 +251,12 @@ def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -
         return
     if result.error is not None:
         step["error"] = _error(result.error)
-    step["output"], step["output_bytes"] = output_text(_written(result), OUTPUT_CHARS)
+    displays = _without_copies(result.displays)
+    step["output"], step["output_bytes"] = output_text(_beside_figures(_written(result), result.displays), OUTPUT_CHARS)
     step["outcome"], step["exit_code"] = result.outcome, result.exit_code
     step["truncated"] = count(result.truncated)
     step["value"] = bounded(result.value_repr) if result.value_repr is not None else None
-    step["displays"] = [_display(run, each) for each in result.displays[:MAX_PARTS]]
+    step["displays"] = [_display(run, each) for each in displays[:MAX_PARTS]]
     step["calls"] = [_call(each) for each in result.tool_calls[:MAX_PARTS]]
     step["connections"] = [
         {
@@ -265,9 +280,26 @@ def _written(result: ResultRecord) -> str:
     return result.output.removesuffix(last_line(result.outcome, result.state))
 
 
+def _without_copies(displays: Sequence[DisplayRecord]) -> list[DisplayRecord]:
+    """Return what was shown, each figure once: one that is the value of a block is shown with all that are open as well."""
+    found: dict[object, DisplayRecord] = {}
+    for each in displays:
+        images = tuple(file.sha256 for file in each.files.values())
+        found.setdefault(images if any(images) else id(each), each)
+    return list(found.values())
+
+
+def _beside_figures(output: str, displays: Sequence[DisplayRecord]) -> str:
+    """Return the output without the lines that stand for figures."""
+    for each in displays[:MAX_PARTS]:
+        if each.files and each.output_line:
+            output = output.replace(f"{each.output_line}\n", "", 1)
+    return output
+
+
 def _left_out(result: ResultRecord) -> list[str]:
     parts = {
-        "displays": len(result.displays) - MAX_PARTS,
+        "displays": len(_without_copies(result.displays)) - MAX_PARTS,
         "calls": len(result.tool_calls) - MAX_PARTS,
         "connections": len(result.connections) - MAX_PARTS,
         "files": len(result.artifacts) - MAX_FILES,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from autogen_codeact.viewer.schema import StepKind, Summary, Usage
 from autogen_codeact.viewer.text import title, visible
 
+_FENCE = re.compile(r"^```.*$", re.MULTILINE)
 _LIVE_CHARS = 256 * 1024
 
 
@@ -63,12 +65,14 @@ class StepEntry:
         default_factory=dict
     )  # earlier copies of its changed files, as the log has them
     answer: str | None = None  # the model's answer, to see whether a message repeats it
+    attempt: bool = False  # a block that ran in a branch
+    undone: bool = False  # an attempt that was not kept
     revision: int = 0  # number of its last change among all changes of the run
 
     def set_title(self, text: object) -> None:
         """Take the first words of a text as the title, unless it is empty."""
         if isinstance(text, str) and text.strip():
-            self.title = title(text.lstrip())
+            self.title = title(_FENCE.sub("", text).lstrip())
 
     def summary(self, *, running: bool) -> Summary:
         """Return its short form."""

@@ -68,7 +68,7 @@ class Guard:
         hosts = headers.get(b"host", [])
         if len(hosts) != 1 or not self._is_ours(hosts[0].decode("latin-1")):
             # A page of another name that resolves to this address could otherwise read what is here.
-            return 421, "This server does not answer under that host name."
+            return 421, "This server does not answer under that host name: use the address that it has printed."
         origins = headers.get(b"origin", [])
         if any(
             origin.decode("latin-1").lower() != f"http://{hosts[0].decode('latin-1').lower()}" for origin in origins

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from autogen_codeact.batch.folder import RUNS
+from autogen_codeact.batch.index import RESULTS
+from autogen_codeact.viewer.batches import BatchTable, has_results
 from autogen_codeact.viewer.catalog import Catalog
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.security import Guard, is_loopback, new_token
@@ -29,22 +32,13 @@ class ViewerError(RuntimeError):
 
 
 class ViewerServer:
-    """A server of the viewer.
-
-    Args:
-        runs: A folder with runs in it, the folder of one run, or folders of runs, which may not exist yet.
-        control: What the buttons of a live run do. Default: there are no buttons.
-        host: Address to listen on. Default: this machine only.
-        port: Port to listen on. Default: a free one.
-
-    Raises:
-        ViewerError: The extra is missing, or the address can't be used.
-    """
+    """A server of the viewer, with the arguments of `serve`; it raises `ViewerError`."""
 
     def __init__(
         self,
         runs: Path | Iterable[Path],
         *,
+        compare: Path | None = None,
         control: RunControl | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -57,6 +51,13 @@ class ViewerServer:
         except ModuleNotFoundError:
             raise ViewerError(MISSING) from None
 
+        batch = None
+        if isinstance(runs, Path) and has_results(runs):
+            if compare is not None and not has_results(compare):
+                raise ViewerError(f"{compare} is not the folder of a batch: there is no {RESULTS} in it.")
+            batch, runs = BatchTable(runs, compare), runs / RUNS
+        elif compare is not None:
+            raise ViewerError("--compare is for batches: give the folder of a batch to view, too.")
         catalog = Catalog(runs)
         token = new_token()
         self._socket = _listen(host, port)
@@ -69,7 +70,7 @@ class ViewerServer:
         page = "" if single is None else f"runs/{quote(single, safe='')}"
         self.url = f"http://{shown}:{address[1]}/{token}/{page}"
         """The address to open: the page of the run if there is only one, else the list."""
-        self._viewer = Viewer(catalog, control, f"/{token}")
+        self._viewer = Viewer(catalog, control, f"/{token}", batch)
         app = Guard(make_app(self._viewer), token, host)
         config: Any = uvicorn.Config(
             app,
@@ -91,11 +92,7 @@ class ViewerServer:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Begin to serve.
-
-        Raises:
-            ViewerError: The server does not start.
-        """
+        """Begin to serve; raises `ViewerError`."""
         self._thread.start()
         deadline = time.monotonic() + _START_S
         while not self._server.started:
@@ -104,11 +101,7 @@ class ViewerServer:
             time.sleep(0.01)
 
     def stop(self, linger_s: float = 0.0) -> None:
-        """End, with all connections.
-
-        Args:
-            linger_s: Seconds to wait at most until the pages that watch a run have its end. Default: no time.
-        """
+        """End, with all connections; wait `linger_s` at most until the pages that watch a run have its end."""
         loop = self._loop
         if loop is not None and self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self._end(linger_s), loop)
@@ -133,6 +126,7 @@ class ViewerServer:
 async def serve(
     runs: Path | Iterable[Path],
     *,
+    compare: Path | None = None,
     control: RunControl | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -140,7 +134,8 @@ async def serve(
     """Serve the viewer for the time of the `async with` block, which gets its address.
 
     Args:
-        runs: A folder with runs in it, the folder of one run, or folders of runs, which may not exist yet.
+        runs: A folder with runs in it, the folder of a batch or of one run, or folders of runs, which may not exist yet.
+        compare: Folder of another batch, to compare a batch with. Default: none.
         control: What the buttons of a live run do. Default: there are no buttons.
         host: Address to listen on. Default: this machine only.
         port: Port to listen on. Default: a free one.
@@ -148,7 +143,7 @@ async def serve(
     Raises:
         ViewerError: The extra is missing, or the address can't be used.
     """
-    server = await asyncio.to_thread(lambda: ViewerServer(runs, control=control, host=host, port=port))
+    server = await asyncio.to_thread(lambda: ViewerServer(runs, compare=compare, control=control, host=host, port=port))
     try:
         await asyncio.to_thread(server.start)
         yield server.url

@@ -19,7 +19,7 @@ from autogen_codeact.viewer.documents import Event, document, whole_output
 from autogen_codeact.viewer.entries import Place, StepEntry
 from autogen_codeact.viewer.indexing import StepIndex
 from autogen_codeact.viewer.schema import RunHeader, RunOutcome, Step, Summary
-from autogen_codeact.viewer.text import bounded, shortened
+from autogen_codeact.viewer.text import bounded, model_name, shortened
 
 _TASK_CHARS = 20_000
 _RECENT = 1_000
@@ -115,8 +115,8 @@ class RunSteps:
             "agents": [
                 {
                     "name": bounded(each.name, 200),
-                    "kind": bounded(each.kind, 200),
-                    "model": bounded(each.model, 200) if each.model is not None else None,
+                    "kind": bounded(each.kind.lstrip("_"), 200),
+                    "model": model_name(each.model) if each.model is not None else None,
                 }
                 for each in started.agents[:100]
             ],

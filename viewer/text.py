@@ -54,6 +54,13 @@ def download_name(name: str) -> str:
     return f"file-{shown}" if protected_name(shown) else shown
 
 
+def model_name(name: str) -> str | None:
+    """Return the name of a model as a user knows it; None for a private class."""
+    if name in ("RecordedModel", "ReplayChatCompletionClient"):
+        return "recorded answers"
+    return bounded(name, 200) if not name.startswith("_") else None
+
+
 def json_text(value: Any) -> str:
     """Return a value as JSON text of limited length."""
     try:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import regex
 
+from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.approval import ask_about
-from autogen_codeact.cli.terminal import AnswerPrinter
 from autogen_codeact.executors import AskPerson
 from autogen_codeact.viewer.control import ApprovalQuestion
 from codeact_sandbox.tools.approval import ToolApprovalRequest
@@ -41,6 +41,7 @@ def test_k7_every_invisible_character_is_an_escape_in_names_and_text():
 
 
 class _Screen:
+    width = has_colours = None
     shown = ""
 
     def code(self, pieces):

@@ -7,7 +7,8 @@ import time
 import pytest
 from autogen_agentchat.messages import CodeGenerationEvent, TextMessage
 
-from autogen_codeact.cli.terminal import AnswerPrinter, Terminal
+from autogen_codeact.cli.answers import AnswerPrinter
+from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.integrations import notebook_html
 from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText

@@ -82,7 +82,7 @@ def test_second_ctrl_c_stops_at_once(model, tmp_path):
         next(line for line in process.stderr if "no further task" in line)
         process.send_signal(signal.SIGINT)
         status, out, err = ends(process)
-    assert (status, err) == (130, ["codeact: stopping (again to leave at once)"])
+    assert (status, err) == (130, ["codeact: stopping; Ctrl-C again ends at once"])
     (last,) = map(json.loads, out.splitlines())
     assert (last["outcome"], last["error"]["message"]) == ("cancelled", "stopped by SIGINT")
     assert last["error"]["advice"] == "the same command goes on from here"
@@ -95,7 +95,7 @@ def test_other_signals_stop_at_once(model, tmp_path, number, status):
     tasks = write_tasks(tmp_path, 4)
     with begin(model, tasks, tmp_path / "out") as process:
         process.send_signal(number)
-        assert ends(process) == (status, "", ["codeact: stopping (again to leave at once)"])
+        assert ends(process) == (status, "", ["codeact: stopping; Ctrl-C again ends at once"])
     goes_on(model, tasks, tmp_path / "out", 4)
 
 
@@ -120,7 +120,7 @@ def test_reader_that_leaves_ends_the_batch(model, tmp_path):
         status, _, err = ends(process)
     assert status == 141
     assert err == [
-        "codeact: nobody reads the output any more, so the batch was stopped; the same command goes on from here"
+        "codeact: the program that read the output has ended, so the batch was stopped; the same command goes on from here"
     ]
     assert 0 < len(rows(tmp_path / "out")) < 200
 
@@ -150,7 +150,7 @@ def test_ctrl_c_key_in_a_terminal(model, tmp_path):
         terminal.send(CTRL_C)
         terminal.until("no further task begins; the 2 that run go on to the end")
         terminal.send(CTRL_C)
-        terminal.until("stopping (again to leave at once)")
+        terminal.until("stopping; Ctrl-C again ends at once")
         assert terminal.end()[0] == 130
     goes_on(model, tasks, tmp_path / "out", 4)
 

@@ -20,7 +20,9 @@ def timeless(text):
 def test_turns_share_one_session(tmp_path):
     model = replay(tmp_path, f"I set it.\n{code('x = 41', 'print(x)')}\n", "Done.", code("x + 1"), "It is 42.")
     with Chat("--model", model, *BOX, state=tmp_path) as chat:
-        assert chat.until_prompt().endswith("codeact chat with recorded answers. /help lists the commands.\n")
+        assert chat.until_prompt().endswith(
+            "codeact chat: recorded answers, bubblewrap sandbox, temporary folder. /help lists the commands.\n"
+        )
         assert timeless(chat.say("set x")) == (
             "set x\nI set it.\n```python\nx = 41\nprint(x)\n```\n41\n[ok, 0 s]\nDone.\n[1 block, 10 tokens, 0 s]\n"
         )
@@ -106,7 +108,7 @@ def test_an_unknown_command_names_the_help(tmp_path):
     with Chat("--model", replay(tmp_path, "Hi."), *BOX, state=tmp_path) as chat:
         chat.until_prompt()
         assert chat.say("/retyr") == (
-            "/retyr\nThere is no command /retyr; /help lists them. To send it as a message, type two slashes.\n"
+            "/retyr\nThere is no command /retyr; /help lists them. To send it as a message, begin it with two slashes.\n"
         )
         shown = chat.say("/help")
         assert max(map(len, shown.splitlines())) <= 100

@@ -36,8 +36,8 @@ def test_commands_before_the_first_message(tmp_path):
         "There is no turn that can be undone.",
         "There is no message to send again.",
         "The conversation starts again, with an empty session. Files stay as they are.",
-        "There is no log to export.",
-        "There is no log to export.",
+        "There is nothing to export: nothing was said yet, or --no-save keeps no log.",
+        "There is nothing to export: nothing was said yet, or --no-save keeps no log.",
         "Hi.\n[1 token, 0 s]",
     ]
 
@@ -95,7 +95,7 @@ def test_no_log_with_no_save(tmp_path):
     shown = chat(tmp_path, answers, "one", "/undo", "is it there?", "/export x.html", more=["--no-save"])
     assert "Undone: " in shown[1]
     assert "\nFalse\n" in shown[2]
-    assert shown[3] == "There is no log to export."
+    assert shown[3] == "There is nothing to export: nothing was said yet, or --no-save keeps no log."
     assert not (tmp_path / "state").exists()
 
 

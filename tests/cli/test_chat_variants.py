@@ -34,10 +34,10 @@ def test_a_pipe_gets_plain_lines(tmp_path):
     done = codeact("chat", "--model", model, *BOX, stdin="go\nsecond\n/mod\n", env={"XDG_STATE_HOME": str(tmp_path)})
     assert (done.status, TIMES.sub("0 s", done.out)) == (
         0,
-        "codeact chat with recorded answers. /help lists the commands.\n"
+        "codeact chat: recorded answers, bubblewrap sandbox, temporary folder. /help lists the commands.\n"
         "> go\nLook:\n```python\nprint(6 * 7)\n```\n42\n[ok, 0 s]\n**42**\n[1 block, 7 tokens, 0 s]\n"
         "> second\nTwo lines.\n[2 tokens, 0 s]\n"
-        "> /mod\nThere is no command /mod; /help lists them. To send it as a message, type two slashes.\n"
+        "> /mod\nThere is no command /mod; /help lists them. To send it as a message, begin it with two slashes.\n"
         "> \n",
     )
     (run,) = (tmp_path / "autogen-codeact" / "runs").iterdir()

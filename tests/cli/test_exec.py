@@ -333,7 +333,7 @@ def test_ctrl_c_kills_the_block_and_the_container():
         _, err = process.communicate(timeout=20)
         wait_until(lambda: not containers_of(process), "the end of the container", seconds=30)
     assert process.returncode == 130
-    assert err == "codeact: stopping (again to leave at once)\n"
+    assert err == "codeact: stopping; Ctrl-C again ends at once\n"
 
 
 def test_closed_standard_output_gives_no_traceback():

@@ -15,7 +15,7 @@ from tests.openai_server import OpenAIServer, Reply
 pytestmark = pytest.mark.usefixtures("docker_engine", "bubblewrap")
 
 SLOW = code("print('on', flush=True)", "import time", "time.sleep(60)")
-STOPPING = "codeact: stopping (again to leave at once)\n"
+STOPPING = "codeact: stopping; Ctrl-C again ends at once\n"
 BOX = ["--sandbox", "bubblewrap"]
 """For what is the same in any sandbox, and costs less processor time there."""
 

@@ -93,7 +93,7 @@ def test_the_terminal_says_what_is_happening_and_keeps_nothing_of_it(tmp_path, d
     at = next(number for number, line in enumerate(shown) if line.startswith("── Attempt 1 in the sandbox ──"))
     assert shown[at + 1 : at + 3] == ["begins", "10 %\rpart ends \\x1b[2K"]
     assert re.fullmatch(r"ok, [\d.]+ s", shown[at + 3])
-    assert re.fullmatch(r"codeact: stopping \(again to leave at once\)", shown[at + 4])
+    assert re.fullmatch(r"codeact: stopping; Ctrl-C again ends at once", shown[at + 4])
     assert re.fullmatch(r"codeact: `codeact resume \S+` continues the run", shown[at + 5])
     assert len(shown) == at + 6
 

@@ -105,7 +105,7 @@ def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     assert done.out == (
         "== Step 2 in the sandbox ==\n"
         "(no output)\n"
-        "The session's memory was restored.\n"
+        "The session's variables were put back to before this code.\n"
         "interrupted while it ran; whether it finished is unknown\n\n"
         "== The model writes code (step 3) ==\n"
         "```python\nfinal_answer(x * 7)\n```\n\n"

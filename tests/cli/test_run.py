@@ -95,7 +95,7 @@ def test_terminal_output_has_titles_colours_and_the_whole_answer(tmp_path):
     assert "\x1b[96mprint\x1b[0m(" in shown
     assert "See <b>this</b>, \\x1b]0;title\\x07:" in shown
     assert "\x1b]0" not in shown
-    assert "It is **42**.\n" in shown
+    assert "It is \x1b[1m42\x1b[0m.\n" in shown
 
 
 def test_invalid_recording_is_status_2(tmp_path_factory):
@@ -132,7 +132,7 @@ def test_empty_answer_is_reported(tmp_path):
     assert (done.status, done.out, done.err) == (
         1,
         "== Task ==\ntask\n\n",
-        "codeact: the model's answer is empty\n",
+        "codeact: the model's answer is empty: try again, or another model\n",
     )
 
 
@@ -141,7 +141,7 @@ def test_empty_answer_is_reported(tmp_path):
 
 def test_answer_without_code_is_told(tmp_path):
     done = run("task", "--act", "--model", replay(tmp_path, "Just this."))
-    assert (done.status, done.err) == (0, "codeact: no code was run\n")
+    assert (done.status, done.err) == (0, "codeact: the model wrote no code, so none was run\n")
 
 
 def test_recording_without_its_prefix_is_told(tmp_path):
@@ -189,7 +189,7 @@ def test_answer_with_code_that_could_have_run_is_status_1(tmp_path):
 def test_answer_in_another_language_is_named_once_and_status_0(tmp_path):
     model = replay(tmp_path, *[code("SELECT 1;", language="sql")] * 2)
     done = run("task", "--model", model)
-    assert (done.status, done.err) == (0, "codeact: no code was run\n")
+    assert (done.status, done.err) == (0, "codeact: the model wrote no code, so none was run\n")
     assert "== The model's answer is sent back ==" in done.out
     assert "- a block labelled sql: only bash, python or sh is run here" in done.out
 
@@ -217,7 +217,7 @@ def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
     done = run("task", "--model", model)
     assert (done.status, done.err) == (
         0,
-        "codeact: gone with the sandbox: made.txt. --work-dir FOLDER keeps files.\n",
+        "codeact: removed with the sandbox: made.txt. --work-dir FOLDER keeps files.\n",
     )
     folder = tmp_path / "work"
     done = run("task", "--model", model, "--work-dir", folder)

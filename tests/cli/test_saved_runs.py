@@ -59,7 +59,7 @@ def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
     assert done.err == (
         "codeact: kept in run: `codeact show run` prints it, `codeact view run` opens it\n"
         "codeact: with the files out/a.txt: `codeact export run --files FOLDER` writes them\n"
-        "codeact: gone with the sandbox: big. --work-dir FOLDER keeps files.\n"
+        "codeact: removed with the sandbox: big. --work-dir FOLDER keeps files.\n"
     )
     shown = codeact("show", "run", cwd=tmp_path)
     assert shown.out == done.out
@@ -368,6 +368,6 @@ def test_a_run_goes_on_where_nothing_can_be_kept(tmp_path, state, where):
     (line,) = messages_of(done).splitlines()
     assert re.fullmatch(
         rf"codeact: the run is not kept \({state}/autogen-codeact\S*: .*\); "
-        r"--save FOLDER keeps it elsewhere, --no-save says that it need not be",
+        r"--save FOLDER keeps it elsewhere, --no-save turns this message off",
         line,
     )

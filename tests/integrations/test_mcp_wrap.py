@@ -130,7 +130,8 @@ def test_options_that_do_not_fit_are_errors() -> None:
         (
             "--mcp",
             "x.json",
-        ): "Here the servers are given with --wrap FILE.json, so that the client's model finds their tools.",
+        ): "`codeact mcp` takes servers of other tools with --wrap FILE.json, not with --mcp: then the client's model sees "
+        "their tools, too.",
         ("--wrap", "none.json"): "none.json can't be read: No such file or directory",
     }.items():
         done = codeact("mcp", *options)

@@ -25,7 +25,7 @@ from codeact_sandbox.types.result import ErrorInfo, NetworkConnection
 from tests.runs.logs import lines, started, text, write_log
 
 from .runs import block
-from .watching import Watched, listening, serious_problems
+from .watching import Watched, listening, reading_problems
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -248,7 +248,7 @@ async def test_list_with_a_hostile_run_shows_text(hostile):
     state = await page.evaluate(NOTHING_DONE)
     assert state.pop("frames") == []
     assert state == NOTHING
-    assert await serious_problems(page) == []
+    assert await reading_problems(page) == []
     assert (watched.requests, watched.messages, watched.dialogs, received) == ([], [], [], [])
 
 
@@ -304,7 +304,7 @@ async def test_list_says_why_a_run_cannot_be_read(page, tmp_path):
         row = page.locator(".runs li")
         await expect(row).to_contain_text("its log does not begin with the start of a run")
         await expect(row).to_contain_text("unreadable")
-        assert await serious_problems(page) == []
+        assert await reading_problems(page) == []
 
 
 HARD_MARKDOWN = {

@@ -15,7 +15,7 @@ from tests.runs.logs import lines, whole_run, write_log
 from tests.sandbox import reused
 
 from .runs import model, python
-from .watching import Watched, serious_problems, until
+from .watching import Watched, reading_problems, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("bubblewrap")]
 END_IS_SEEN = """() => {
@@ -107,7 +107,7 @@ async def test_steps_and_output_appear_as_they_come(page, tmp_path):
         await expect(step.locator("h2")).to_have_text("coder is running Python")
         run.pauses[0].set()
         await expect(step.locator(".output pre")).to_have_text("first\nsecond <b>\n", use_inner_text=False)
-        assert await serious_problems(page) == []
+        assert await reading_problems(page) == []
         run.pauses[1].set()
         await expect(page.locator("article.running")).to_have_count(0)
         await expect(page.locator(".status")).to_have_text("completed")
@@ -121,7 +121,7 @@ async def test_call_is_asked_for_on_the_page_and_approved(page, tmp_path):
         question = page.get_by_role("region", name="Questions")
         await expect(question).to_contain_text("asks to call send_mail")
         await expect(question.locator("pre")).to_contain_text("<img src=x onerror=alert(1)> for \\u202eyou")
-        assert await serious_problems(page) == []
+        assert await reading_problems(page) == []
         await question.get_by_role("button", name="Approve").click()
         await expect(question).to_be_hidden()
         await expect(page.locator("article.kind-block .output, article.kind-block .value")).to_contain_text("sent")

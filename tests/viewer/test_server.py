@@ -64,7 +64,7 @@ async def test_list_has_every_run_and_why_one_cannot_be_read(viewer):
     rows = {row["id"]: row for row in answer["runs"]}
     assert rows.keys() == {"rich", "short <b>", "broken"}
     assert answer["matched"] == 3
-    assert (rows["rich"]["agents"], rows["rich"]["models"]) == (["actor", "checker"], ["ReplayChatCompletionClient"])
+    assert (rows["rich"]["agents"], rows["rich"]["models"]) == (["actor", "checker"], ["recorded answers"])
     assert (rows["rich"]["outcome"], rows["rich"]["blocks"]) == ("completed", 8)
     assert rows["rich"]["tokens"] > 1000
     assert rows["broken"]["outcome"] == "unreadable"
@@ -77,7 +77,7 @@ async def test_list_is_searched_and_filtered(viewer):
         ({"search": "nothing"}, []),
         ({"outcome": "unreadable"}, ["broken"]),
         ({"search": "checker"}, ["rich"]),
-        ({"search": "replaychat"}, ["rich"]),
+        ({"search": "recorded answ"}, ["rich"]),
         ({"limit": "1", "offset": "2"}, ["broken"]),
     ]:
         with case(query, expected):

@@ -85,7 +85,7 @@ def test_header_sums_up_the_run(rich_run):
     assert header["duration_s"] >= 2
     for name in ("duration_s", "started", "timing", "completion_tokens"):
         header.pop(name)
-    agent = {"model": "ReplayChatCompletionClient"}
+    agent = {"model": "recorded answers"}
     assert header == {
         "id": "rich",
         "name": "Team",

@@ -54,15 +54,14 @@ async def listening() -> AsyncIterator[tuple[int, list[bytes]]]:
         yield server.sockets[0].getsockname()[1], received
 
 
-async def serious_problems(page: Page) -> list[Any]:
-    """Return what axe-core finds in a page that is serious or critical for people with disabilities."""
+async def reading_problems(page: Page) -> list[Any]:
+    """Return what axe-core finds in a page that hinders people with disabilities."""
     if await page.evaluate("typeof axe === 'undefined'"):
         await page.evaluate(AXE_SCRIPT)
     found = await page.evaluate("axe.run(document, {resultTypes: ['violations'], iframes: false})")
     return [
         (violation["id"], [(node["target"], node["failureSummary"]) for node in violation["nodes"]][:3])
         for violation in found["violations"]
-        if violation["impact"] in ("serious", "critical")
     ]
 
 

@@ -55,8 +55,9 @@ function output(step) {
 /** Show the value of a block's last expression, or what it gave as its answer. */
 function value(step) {
   if (step.value === null || step.value === undefined) return null;
-  // What is shown as a table or a figure needs no second form.
-  if ((step.displays || []).some((shown) => shown.data && shown.data["text/plain"] === step.value && Object.keys(shown.data).length > 1)) return null;
+  // What is shown as a table or a figure needs no second form. Its own text can say more: "<Figure size 500x300 with 1 Axes>".
+  const shows = ({ "text/plain": text, ...others }) => text && Object.keys(others).length && step.value.startsWith(text.replace(/>$/, ""));
+  if ((step.displays || []).some((shown) => shows(shown.data || {}))) return null;
   const box = longText(step.value, { head: 12, tail: 4, name: "value" });
   box.classList.add("value");
   return labelled("value", box);

@@ -30,10 +30,13 @@ function apiData() {
   return {
     /** Whether the address names a run, and not the list of runs. */
     isRun: Boolean(id),
+    /** Whether the list is that of a batch. */
+    isBatch: document.body.classList.contains("of-batch"),
     /** The address of the list of runs; null if there is none. */
     listUrl: `${base}/`,
     runUrl: (run) => `${base}${RUNS_PATH}${encodeURIComponent(run)}`,
     getRuns: (query) => get(`${base}/api/runs?${new URLSearchParams(query)}`),
+    getBatch: (query) => get(`${base}/api/batch?${new URLSearchParams(query)}`),
     getHeader: () => get(api("")),
     getSummaries: (from, to) => get(api(`/summaries?from=${from}&to=${to}`)),
     getSteps: (from, to) => get(api(`/steps?from=${from}&to=${to}`)),

@@ -113,10 +113,10 @@ function announce(text) {
 }
 
 const OUTCOMES = {
-  ok: "ok", completed: "ok", running: "busy", error: "bad", failed: "bad", timeout: "bad", oom: "bad", crashed: "bad",
+  ok: "ok", completed: "ok", passed: "ok", "not passed": "bad", invalid: "bad", stopped: "warn", running: "busy", error: "bad", failed: "bad", timeout: "bad", oom: "bad", crashed: "bad",
   denied: "warn", refused: "warn", cancelled: "warn", waiting: "warn", interrupted: "warn", unreadable: "bad", unfinished: "warn", gap: "warn", lost: "bad", restored: "warn",
 };
-const WORDS = { oom: "out of memory", lost: "state lost", restored: "state restored", kept: "state kept" };
+const WORDS = { oom: "out of memory", lost: "variables lost", restored: "variables restored" };
 
 /** How something ended, as a coloured word. */
 function chip(outcome, more) {

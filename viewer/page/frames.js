@@ -2,9 +2,15 @@
 // permission, a content security policy of its own, and nothing in it that loads or runs.
 
 const POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; form-action 'none'; base-uri 'none'";
-const STYLE = "html{color-scheme:light;background:#fff;color:#1f2328}body{margin:8px;font:13px/1.5 system-ui,sans-serif}"
-  + "table{border-collapse:collapse}th,td{padding:3px 9px;border-bottom:1px solid #e3e5e8;text-align:right}"
+const LIGHT = "html{color-scheme:light;background:#fff;color:#1f2328}";
+// As the page has it: its colours, its font, and lines between the rows.
+const THEMED = "html{color-scheme:light dark;background:light-dark(#fbfbfa,#141619);color:light-dark(#1e2225,#e1e4e8)}"
+  + "table,th,td{border:0}th,td{border-bottom:1px solid light-dark(#e4e5e5,#292d32)!important}thead th{color:light-dark(#5d656d,#98a1ab)}";
+const STYLE = "body{margin:8px;font:13.5px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation Sans','DejaVu Sans',sans-serif}"
+  + "table{border-collapse:collapse;font-variant-numeric:tabular-nums}th,td{padding:3px 9px;border-bottom:1px solid #e3e5e8;text-align:right}"
   + "th{font-weight:600}img,svg{max-width:100%;height:auto}";
+// What sets colours of its own was made for white paper.
+const OWN_COLOURS = /\b(?:color|background|fill|stroke)\b/i;
 const REMOVED = "script,link,meta,base,iframe,frame,frameset,object,embed,applet,portal,fencedframe,template,noscript,audio,video,source,track,"
   + "form,input,button,select,textarea,animate,set,animateMotion,animateTransform,feImage";
 const LARGEST = 4_000_000;
@@ -107,12 +113,13 @@ function settled(page) {
 
 function sandboxedFrame(page, name, height) {
   const css = stylesOf(page);
+  const themed = !OWN_COLOURS.test(css) && !page.querySelector("svg,img,[bgcolor],[color]");
   const body = settled(page);
   if (body === null) return null;
   const text = `<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="${POLICY}">`
     + `<meta http-equiv="x-dns-prefetch-control" content="off"><meta name="referrer" content="no-referrer">`
-    + `<style nonce="${nonce()}">${STYLE}\n${css}</style></head>${body}</html>`;
-  const element = h("iframe.display", { sandbox: "", title: name, loading: "lazy", referrerpolicy: "no-referrer" });
+    + `<style nonce="${nonce()}">${themed ? THEMED : LIGHT}${STYLE}\n${css}</style></head>${body}</html>`;
+  const element = h(`iframe.display${themed ? ".plain" : ""}`, { sandbox: "", title: name, loading: "lazy", referrerpolicy: "no-referrer" });
   element.style.height = `${Math.round(height)}px`;
   element.srcdoc = text;
   return element;

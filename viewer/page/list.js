@@ -1,4 +1,4 @@
-// The page with the list of runs, and the start of both pages.
+// The page with the list of runs. The list of a batch's tasks is made of it.
 
 const RUNS_AT_ONCE = 50;
 const AGAIN_MS = 5000;
@@ -6,6 +6,13 @@ const SOON_MS = 700; // while logs are still being read
 const RUN_OUTCOMES = ["running", "completed", "failed", "cancelled", "waiting", "interrupted", "unreadable"];
 
 class ListPage {
+  title = "Runs";
+  one = "run";
+  filter = "Outcome";
+  outcomes = RUN_OUTCOMES;
+  placeholder = "Search tasks, names, agents and models";
+  height = 76;
+
   constructor() {
     const given = new URLSearchParams(location.search);
     this.query = { search: given.get("search") || "", outcome: given.get("outcome") || "" };
@@ -15,7 +22,7 @@ class ListPage {
   async open() {
     this.build();
     this.list = new PartList({
-      box: this.rows, size: RUNS_AT_ONCE, height: 76, tag: "ul", load: (from, to) => this.load(from, to), failed: (error) => this.tellProblem(error),
+      box: this.rows, size: RUNS_AT_ONCE, height: this.height, tag: "ul", load: (from, to) => this.load(from, to), failed: (error) => this.tellProblem(error),
     });
     await this.look();
     this.wait();
@@ -30,29 +37,31 @@ class ListPage {
   }
 
   build() {
-    const outcomes = ["", ...RUN_OUTCOMES].map((name) => h("option", { value: name, selected: name === this.query.outcome }, name || "Any outcome"));
+    const outcomes = ["", ...this.outcomes].map((name) => h("option", { value: name, selected: name === this.query.outcome }, name || `Any ${this.filter.toLowerCase()}`));
     this.search = h("input", {
-      type: "search", placeholder: "Search tasks, names, agents and models", "aria-label": "Search runs", value: this.query.search,
+      type: "search", placeholder: this.placeholder, "aria-label": `Search ${this.one}s`, value: this.query.search,
       autocomplete: "off", oninput: (event) => this.change("search", event.target.value),
     });
     this.amount = h("p.muted.amount", { role: "status" });
-    this.rows = h("div.runs", { role: "region", "aria-label": "Runs", tabindex: "-1" });
+    this.empty = h("p.empty", { hidden: true });
+    this.rows = h("div.runs", { role: "region", "aria-label": this.title, tabindex: "-1" });
+    this.heading = h("h1", null, this.title);
     buildPage({
-      start: [h("h1", null, "Runs")],
+      start: [this.heading],
       end: [],
       content: [h("main.list-page", { id: "content", tabindex: "-1" },
-        h("search.filters", null, this.search, h("select", { "aria-label": "Outcome", onchange: (event) => this.change("outcome", event.target.value) }, outcomes)),
-        this.amount, this.rows)],
+        h("search.filters", null, this.search, h("select", { "aria-label": this.filter, onchange: (event) => this.change("outcome", event.target.value) }, outcomes)),
+        this.amount, this.empty, this.rows)],
       keys: [
-        [["j"], "next run", () => this.go(this.selected + 1)],
-        [["k"], "previous run", () => this.go(this.selected - 1)],
-        [["g"], "first run", () => this.go(1)],
-        [["G"], "last run", () => this.go(this.list.count)],
+        [["j"], `next ${this.one}`, () => this.go(this.selected + 1)],
+        [["k"], `previous ${this.one}`, () => this.go(this.selected - 1)],
+        [["g"], `first ${this.one}`, () => this.go(1)],
+        [["G"], `last ${this.one}`, () => this.go(this.list.count)],
         [["/"], "search", () => this.search.focus()],
         [["Escape"], "leave the search", () => document.activeElement.blur()],
       ],
     });
-    document.title = "Runs · codeact";
+    document.title = `${this.title} · codeact`;
   }
 
   change(name, value) {
@@ -62,12 +71,19 @@ class ListPage {
     this.look();
   }
 
+  get(query) {
+    return data.getRuns(query);
+  }
+
   async look() {
     try {
-      const answer = await data.getRuns({ ...this.query, offset: 0, limit: 1 });
+      const answer = await this.get({ ...this.query, offset: 0, limit: 1 });
       this.indexing = answer.indexing;
-      const runs = count(answer.total, "run");
-      this.amount.textContent = (answer.matched === answer.total ? runs : `${answer.matched.toLocaleString("en")} of ${runs}`) + (answer.indexing ? ", reading more…" : "");
+      const all = count(answer.total, this.one);
+      this.amount.textContent = (answer.matched === answer.total ? all : `${answer.matched.toLocaleString("en")} of ${all}`) + (answer.indexing ? ", reading more…" : "");
+      this.empty.hidden = answer.matched > 0 || Boolean(answer.indexing);
+      this.empty.replaceChildren(...(answer.total ? [`No ${this.one} fits the search. Clear it to see all.`] : this.advice(answer)));
+      this.drawHead(answer);
       this.list.setCount(answer.matched);
       this.list.refreshAll();
     } catch (error) {
@@ -75,8 +91,16 @@ class ListPage {
     }
   }
 
+  drawHead() {}
+
+  advice({ folder }) {
+    const save = folder && !folder.endsWith("/autogen-codeact/runs") ? ` --save ${folder}/NAME` : "";
+    return ["There are no runs here yet. In a terminal, ", h("code", null, visible(`codeact run "What is 2**100?" --model MODEL${save}`)),
+      " makes one; ", h("code", null, "codeact models"), " lists the models that you can use."];
+  }
+
   async load(from, to) {
-    const { runs } = await data.getRuns({ ...this.query, offset: from - 1, limit: to - from + 1 });
+    const { runs } = await this.get({ ...this.query, offset: from - 1, limit: to - from + 1 });
     return runs.map((run, index) => this.row(run, from + index));
   }
 
@@ -95,7 +119,7 @@ class ListPage {
   async go(number) {
     this.selected = Math.max(1, Math.min(number, this.list.count));
     const row = await this.list.show(this.selected);
-    if (row) row.firstChild.focus();
+    if (row) row.querySelector("a, [tabindex]").focus();
   }
 
   tellProblem(error) {

@@ -35,7 +35,7 @@ class RunPage {
   }
 
   build() {
-    this.title = h("h1", null, "Run");
+    this.title = h("span.id", null, "Run");
     this.status = h("span.status", null);
     this.overview = h("section.overview", { "aria-label": "Overview" });
     this.feed = h("div.steps", { role: "feed", "aria-label": "Steps", "aria-busy": "true", tabindex: "-1" });
@@ -56,7 +56,7 @@ class RunPage {
     this.questions = new Questions((id, approve) => data.answer(id, approve));
     for (const name of ["pointerdown", "focusin"]) this.feed.addEventListener(name, ({ target }) => this.selectAround(target));
     this.bar = buildPage({
-      start: [data.listUrl ? h("a.quiet.home", { href: data.listUrl }, "Runs") : null, this.title, this.status],
+      start: [data.listUrl ? h("a.quiet.home", { href: data.listUrl }, data.isBatch ? "Batch" : "Runs") : null, this.title, this.status],
       end: [this.live.stopButton, quietButton("Search", "Search (/)", () => this.find.open()), this.outlineButton],
       content: [h("div.columns", null, this.nav, h("main", { id: "content", tabindex: "-1" }, this.overview, this.feed)),
         h("div.floating", null, this.live.pill, this.questions.element)],
@@ -91,7 +91,7 @@ class RunPage {
   setHeader(header) {
     this.header = header;
     for (const agent of header.agents) this.colour(agent.name);
-    document.title = `${plain(header.id || header.name)} · codeact`;
+    document.title = `${plain(clip(header.task, 80) || header.id || header.name)} · codeact`;
     this.title.replaceChildren(visible(header.id || header.name));
     // Its end may be in the part of the log that is still to be read.
     const unknown = header.indexed === false && header.outcome === "interrupted";
@@ -119,7 +119,7 @@ class RunPage {
     const times = Object.entries(header.timing).filter(([, value]) => value >= 0.001);
     this.overview.replaceChildren();
     add(this.overview, [
-      h("p.task", null, visible(header.task.length > 600 ? `${header.task.slice(0, 600)}…` : header.task)),
+      h("h1.task", null, visible(header.task.length > 600 ? `${header.task.slice(0, 600)}…` : header.task || header.id || header.name)),
       h("ul.facts", null, facts.filter(Boolean).map((fact) => h("li", null, fact))),
       h("ul.agents", null, header.agents.slice(0, 50).map((agent) => this.agentLine(agent))),
       times.length ? h("p.muted.timing-line", null, times.map(([name, value]) => `${name.replace("_s", "")} ${seconds(value)}`).join(" · ")) : null,
@@ -289,7 +289,7 @@ class RunPage {
 
 function outlineMark({ running, state }, outcome) {
   if (running) return h("span.busy-dot", { role: "img", "aria-label": "running" });
-  if (state === "lost" || state === "restored") return h("span.mark.bad", { title: `state ${state}` }, state);
+  if (state === "lost" || state === "restored") return h("span.mark.bad", null, WORDS[state]);
   if (FAILED.includes(outcome)) return h("span.mark.bad", null, outcome);
   return ["denied", "cancelled", "interrupted"].includes(outcome) ? h("span.mark.warn", null, outcome) : null;
 }

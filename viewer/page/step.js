@@ -59,12 +59,17 @@ function stepMarks(step) {
     all.push(chip(step.outcome, step.exit_code ? ` · exit code ${step.exit_code}` : null));
   }
   if (step.state && step.state !== "kept") all.push(chip(step.state));
-  else if (step.state === "kept") all.push(h("span.kept", { title: "The session's variables were kept" }, "kept"));
+  else if (step.state === "kept") all.push(h("span.kept", null, "variables kept"));
   if (step.kind === "model_call" && step.error) all.push(chip("failed"));
   return h("span.marks", null, all);
 }
 
 function fillStep(step, body) {
+  if (step.undone) {
+    const details = h("details.undone", null, h("summary", null, "attempt, not kept"));
+    body.append(details);
+    body = details;
+  }
   if (step.thought) body.append(thought(step.thought));
   if (step.kind === "block") blockStep(step, body);
   else add(body, [said(step), calls(step.calls), step.error ? failure(step.error) : null]);

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
-from codeact_sandbox.backends.bubblewrap.inherited_files import InheritedFiles
 from codeact_sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
 from codeact_sandbox.backends.bubblewrap.mounts import (
     ETC_FILES,
@@ -26,7 +25,7 @@ from codeact_sandbox.backends.bubblewrap.mounts import (
     shown_arguments,
     system_arguments,
 )
-from codeact_sandbox.backends.bubblewrap.stream import Diagnostics, PipeStream
+from codeact_sandbox.backends.bubblewrap.stream import Diagnostics, InheritedFiles, PipeStream
 from codeact_sandbox.backends.seccomp import bpf_program
 from codeact_sandbox.files.data import data_sources
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
@@ -349,7 +348,9 @@ def explain(output: str) -> SandboxStartError | SandboxUnavailable:
             "kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, or the AppArmor setting of your "
             "distribution); a container must allow them too; or use Docker"
         )
-    return SandboxStartError(f"bubblewrap did not start: {output or 'it said nothing'}")
+    return SandboxStartError(
+        f"bubblewrap did not start: {output or 'it printed no reason; run `codeact-sandbox doctor`'}"
+    )
 
 
 def _environment_arguments(python: Path) -> list[str]:

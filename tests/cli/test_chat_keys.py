@@ -1,0 +1,111 @@
+"""What makes a chat comfortable: Tab, files, shell commands, figures, and the conversation when it goes on."""
+
+import json
+import re
+
+import pytest
+
+from tests.cli.chat_terminal import PROMPT, Chat
+from tests.cli.support import code, codeact, replay
+
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
+
+BOX = ["--sandbox", "bubblewrap"]
+FIGURE = code(
+    "class Figure:",
+    "    def _repr_svg_(self): return '<svg xmlns=\"http://www.w3.org/2000/svg\"/>'",
+    "Figure()",
+)
+
+
+def piped(folder, answers, *lines, more=BOX):
+    """Have a conversation through a pipe, and return what was printed."""
+    model = replay(folder, *answers)
+    env = {"XDG_STATE_HOME": str(folder / "state")}
+    done = codeact("chat", "--model", model, *more, stdin="\n".join([*lines, ""]), env=env, cwd=folder)
+    assert done.status == 0
+    return done.out
+
+
+def test_tab_completes_commands_and_names_of_files(tmp_path):
+    (tmp_path / "sales.csv").write_text("a,b\n")
+    (tmp_path / "hid\u202eden.csv").touch()
+    with Chat("--model", replay(tmp_path, "Seen."), *BOX, state=tmp_path, cwd=tmp_path) as chat:
+        chat.until_prompt()
+        chat.send("/ad\tsal\t")
+        chat.until("sales.csv")
+        assert "Added sales.csv (4 bytes). Your next message tells the model.\n" in chat.say("")
+        chat.send("look at sa\t")
+        chat.until("sales.csv")
+        assert "Seen.\n" in chat.say("")
+        chat.send("/add hid\t\x15/e\t")
+        chat.until("/export")
+        assert "\u202e" not in chat.written
+    (log,) = chat.runs
+    sent = [json.loads(line) for line in (log / "events.jsonl").read_text().splitlines()]
+    (task,) = [each["task"][0]["content"] for each in sent if each["type"] == "turn_started"]
+    assert task == "look at sales.csv\n\n(I have put into the working folder: sales.csv)"
+
+
+def test_files_are_added_and_shell_commands_run_in_the_sandbox(tmp_path):
+    (tmp_path / "sales.csv").write_text("a,b\n")
+    answers = [code("print(open('sales.csv').read())"), "Read."]
+    lines = [
+        "/add sales.csv",
+        "/add none.csv",
+        "/add .",
+        "/add",
+        "!cat sales.csv; echo $HOME",
+        "!exit 3",
+        "read it",
+        "!!x",
+    ]
+    shown = piped(tmp_path, [*answers, "Well."], *lines).split("\n> ")[1:]
+    assert [part.partition("\n")[2] for part in shown[:4]] == [
+        "Added sales.csv (4 bytes). Your next message tells the model.",
+        "none.csv is not there: give the path of a file.",
+        ". is not a file: give the path of a file.",
+        "Which file? /add sales.csv copies it into the workspace.",
+    ]
+    assert shown[4].startswith("!cat sales.csv; echo $HOME\na,b\n/")
+    assert str(tmp_path) not in shown[4]
+    assert shown[5] == "!exit 3\n[exit code 3]"
+    assert "\na,b\n" in shown[6]
+    assert shown[7].startswith("!!x\nWell.\n")
+
+
+def test_figures_are_kept_in_the_current_folder(tmp_path):
+    for number in (1, 2):
+        shown = piped(tmp_path, [FIGURE, "There."], "show")
+        path = re.search(r"\n\[\S+: (codeact-figures/\S+)\]\n", shown)[1]
+        assert (tmp_path / path).read_text().startswith("<svg")
+        assert len(list((tmp_path / "codeact-figures").iterdir())) == number
+
+
+def test_a_chat_that_goes_on_shows_what_was_said_and_not_undone(tmp_path):
+    answers = [code("x = 1"), "One.", code("print(x + 1)"), "**Two.**", "Never mind."]
+    piped(tmp_path, answers, "one", "two", "three", "/undo")
+    shown = piped(tmp_path, ["Then."], "four", more=["--resume", "last"])
+    assert "> one\n```python\nx = 1\n```\n[ok, " in shown
+    assert "> two\n```python\nprint(x + 1)\n```\n2\n[ok, " in shown
+    assert "**Two.**\nGoing on with " in shown
+    assert ": 2 turns.\n> four\nThen.\n" in shown
+    assert "Never mind." not in shown
+
+
+def test_plain_lines_for_screen_readers(tmp_path):
+    model = replay(tmp_path, code("x = 1"), "It is **1**.")
+    with Chat("--model", model, *BOX, state=tmp_path, env={"CODEACT_PLAIN": "1"}, prompt="\r\n> ") as chat:
+        chat.until_prompt()
+        chat.send("go\n")
+        assert "It is **1**.\n" in chat.until_prompt()
+        chat.send("/quit\n")
+        assert chat.end()[0] == 0
+        assert not re.search("[\x1b\u2500\u2800-\u28ff]", chat.written)
+
+
+def test_marks_stay_where_code_is_approved(tmp_path):
+    for options, shown in ((["--approve"], "2 **x** 3\n"), ([], "2 x 3\n")):
+        with Chat("--model", replay(tmp_path, "2 **x** 3"), *BOX, *options, state=tmp_path) as chat:
+            chat.until(PROMPT)
+            assert shown in chat.say("go"), options

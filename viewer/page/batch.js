@@ -1,0 +1,57 @@
+// The page of a batch: its tasks with verdict, expected and given answer, errors and attempts, and those of another batch beside them.
+
+const VERDICTS = ["passed", "not passed", "completed", "stopped", "waiting", "failed", "invalid"];
+
+class BatchPage extends ListPage {
+  title = "Batch";
+  one = "task";
+  filter = "Verdict";
+  outcomes = [...VERDICTS, "changed"];
+  placeholder = "Search tasks, answers and errors";
+  height = 150;
+
+  get(query) {
+    return data.getBatch(query);
+  }
+
+  drawHead({ names, counts }) {
+    const [name, other] = names;
+    this.names = names;
+    this.heading.replaceChildren("Batch ", visible(name), ...(other ? [" beside ", visible(other)] : []));
+    document.title = `Batch ${plain(name)} · codeact`;
+    const line = (one) => VERDICTS.filter((verdict) => one[verdict]).map((verdict) => `${one[verdict].toLocaleString("en")} ${verdict}`).join(", ");
+    this.amount.append(counts[0] ? `: ${line(counts[0])}` : "", counts[1] ? `; ${plain(other)}: ${line(counts[1])}` : "");
+  }
+
+  advice() {
+    return ["The batch has no results yet. They appear here when its first task has ended."];
+  }
+
+  async load(from, to) {
+    const { rows } = await this.get({ ...this.query, offset: from - 1, limit: to - from + 1 });
+    return rows.map((row, index) => this.row(row, from + index));
+  }
+
+  row(row, number) {
+    const title = visible(row.task.split("\n").find((line) => line.trim()) || row.id);
+    const facts = [row.id, row.repeat > 1 ? `repetition ${row.repeat}` : "", count(row.blocks, "block"), `${short(row.tokens)} tokens`,
+      seconds(row.duration_s), row.attempts > 1 ? count(row.attempts, "attempt") : "", row.engine];
+    return h("li.task-row", { "aria-posinset": number, "aria-setsize": this.list.count },
+      h("h2", null, row.run ? h("a", { href: data.runUrl(row.run) }, title) : h("span", { tabindex: "0" }, title), chip(row.verdict)),
+      h("ul.facts", null, facts.filter(Boolean).map((fact) => h("li", null, visible(fact)))),
+      field("expected", row.expected), field("answer", row.answer, row.answer_bytes), row.checks.map((why) => field("check", why)), field("error", row.error),
+      row.failures.length ? labelled("attempts", h("ol", null, row.failures.map((error) => h("li.problem", null, visible(clip(error, 300)))))) : null,
+      row.other ? labelled(this.names[1], this.beside(row, row.other)) : null);
+  }
+
+  beside(row, other) {
+    const [ours, theirs] = [row, other].map((each) => each.answer ?? each.error);
+    return [chip(other.verdict), ours === theirs ? h("span.muted", null, " the same answer") : field("", theirs, other.answer_bytes)];
+  }
+}
+
+function field(label, text, size = null) {
+  if (text === null || text === undefined) return null;
+  const box = longText(text, { head: 4, tail: 2, name: label || "answer", size });
+  return label ? labelled(label, box) : box;
+}
