@@ -1,24 +1,14 @@
 """The board: its escapes get out where nothing holds them, and not out of a sandbox; its page names what got through."""
 
 import asyncio
-import importlib
-from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 ANYBODY = [
     *("network_loopback", "network_abstract_socket", "files_read", "files_write", "processes_see", "processes_signal"),
     *("limits_survive", "secrets_environment"),
 ]
 """Escapes that need neither rights nor much time where there is no sandbox."""
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a module of the benchmark."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module
 
 
 @pytest.mark.usefixtures("bubblewrap")
