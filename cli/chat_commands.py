@@ -28,6 +28,7 @@ _COMMANDS = {
     "/help": "this list",
     "/add FILE": "copy a file of this machine into the workspace; the next message says so",
     "/files": "files of the workspace, and where they are on this machine",
+    "/open PORT": "let this machine's browser reach a server that code has started in the sandbox",
     "/undo": "take back the last turn: conversation and session are as before it",
     "/retry": "take back the last turn, and send its message again",
     "/reset": "forget the conversation, and begin with an empty session; /undo takes it back",
@@ -143,6 +144,16 @@ class Commands:
                     self._terminal.line(result.output.rstrip("\n"))
                 if result.exit_code:
                     self._terminal.line(f"[exit code {result.exit_code}]", "red")
+
+    async def _open(self, port: str) -> None:
+        if not port.isdecimal():
+            raise CommandError(
+                "Which port? /open 8000 prints the address of a server that code has started on port 8000."
+            )
+        for executor in self._executors()[:1]:
+            forward = await self._turns.guarded(executor.forward(int(port)))
+            if forward is not None:
+                self._terminal.line(f"{forward.url} leads to port {port} of the sandbox, while this chat runs.")
 
     async def _undo(self, _: str) -> None:
         undone = await self._turns.guarded(self._turns.conversation.undo(partial(say_rebuilding, hint="")))

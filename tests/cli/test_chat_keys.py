@@ -2,6 +2,8 @@
 
 import json
 import re
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -72,6 +74,30 @@ def test_files_are_added_and_shell_commands_run_in_the_sandbox(tmp_path):
     assert shown[5] == "!exit 3\n[exit code 3]"
     assert "\na,b\n" in shown[6]
     assert shown[7].startswith("!!x\nWell.\n")
+
+
+def test_a_server_in_the_sandbox_is_opened_for_this_machine(tmp_path):
+    serve = code(
+        "import http.server, threading",
+        "class Page(http.server.BaseHTTPRequestHandler):",
+        "    def do_GET(self): self.send_response(200); self.end_headers(); self.wfile.write(b'from the sandbox')",
+        "    def log_message(self, *words): pass",
+        "server = http.server.HTTPServer(('127.0.0.1', 8000), Page)",
+        "threading.Thread(target=server.serve_forever, daemon=True).start()",
+    )
+    with Chat("--model", replay(tmp_path, serve, "It runs."), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        assert "It runs." in chat.say("serve a page")
+        assert "Which port? /open 8000 prints" in chat.say("/open")
+        assert "70000 is not a port" in chat.say("/open 70000")
+        shown = chat.say("/open 8000")
+        name, port = re.search(r"http://(\S+\.localhost):(\d+)/", shown).groups()
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"Host": f"{name}:{port}"})
+        assert urllib.request.urlopen(request, timeout=20).read() == b"from the sandbox"
+        chat.send("/quit\n")
+        assert chat.end()[0] == 0
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(request, timeout=20)
 
 
 def test_figures_are_kept_in_the_current_folder(tmp_path):
