@@ -31,7 +31,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import CodeRunner, RunOptions, StepRecord
+from autogen_codeact.agents.code_runner import CodeRunner, RunOptions
 from autogen_codeact.agents.code_search import FoundCode, NotRun, as_metadata, describe_not_run, runnable_languages
 from autogen_codeact.agents.config import (
     AgentConfig,
@@ -47,6 +47,7 @@ from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.observation import as_message, metadata_of
 from autogen_codeact.agents.replay import Replay
+from autogen_codeact.agents.step_record import StepRecord
 from codeact_sandbox.types.tool import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
@@ -310,6 +311,8 @@ class BaseCodeAgent(BaseChatAgent):
     def use_steps(self, steps: StepRecord | None) -> None:
         """Record what the agent receives from outside beside its model's answers; None for no record."""
         self._runner.steps = steps
+        if self._runner.jobs is not None:
+            self._runner.jobs.steps = steps
 
     @property
     def _model_client(self) -> ChatCompletionClient | None:

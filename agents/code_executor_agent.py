@@ -19,7 +19,7 @@ from autogen_codeact.agents.answer import from_text, with_output
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.code_runner import BROKEN, RunEnded, RunOptions
+from autogen_codeact.agents.code_runner import BROKEN, RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
     CUT_OFF,
@@ -40,6 +40,7 @@ from autogen_codeact.agents.decision import DecisionResult, RetryDecider
 from autogen_codeact.agents.environment import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_execution_result, describe, metadata_of
+from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.tools.approval import ApproveTool

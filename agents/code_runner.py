@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
@@ -30,17 +30,28 @@ from autogen_codeact.agents.answer import (
     not_handed_over,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
+from autogen_codeact.agents.branch_run import BranchRun
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
-from autogen_codeact.agents.journal import Journal, RecordedCall, RedactResult, SessionRecord, record_calls, record_of
+from autogen_codeact.agents.jobs import AgentJobs
+from autogen_codeact.agents.journal import (
+    Journal,
+    RecordedCall,
+    RedactResult,
+    SessionRecord,
+    record_calls,
+    record_of,
+)
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
+from autogen_codeact.agents.step_record import InBranch, RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.later import Later
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
+from codeact_sandbox.background import RUN_IN_BACKGROUND, BackgroundJobs
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
 from codeact_sandbox.host.waiting import in_thread
@@ -70,46 +81,7 @@ class RunOptions:
     describe_environment: bool = True
     handoffs: tuple[Handoff, ...] = ()
     skills: Sequence[Path | str] = ()
-
-
-T = TypeVar("T")
-Kind = Literal["facts", "rebuild", "file"]
-"""What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text."""
-
-
-@dataclass(frozen=True)
-class RunEnded:
-    """How code of an agent ended: also how its sandbox broke, and the answer that it gave, or the handoff that it called."""
-
-    result: CodeResult
-    error: SandboxError | None = None
-    answer: Answer | Transfer | None = None
-
-
-class RunsCode(Protocol):
-    """The part of an agent that runs its code: its `CodeRunner`."""
-
-    in_session: bool
-
-    @property
-    def asks_later(self) -> bool:
-        """Whether somebody who answers later approves its code."""
-
-    def journal(self) -> Journal | None:
-        """Return the journal of its session; None without a session."""
-
-    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
-        """Return how a run ended before, from its result."""
-
-
-class StepRecord(Protocol):
-    """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""
-
-    async def run(self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
-        """Run the code of a step, or return how it ended before."""
-
-    async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
-        """Return a value from outside."""
+    background: bool = False
 
 
 logger = logging.getLogger("autogen_codeact")
@@ -157,6 +129,8 @@ class CodeRunner:
         self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
         self.steps: StepRecord | None = None
         """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
+        self.jobs = AgentJobs(executor) if options.background else None  # type: ignore[arg-type]
+        self._own_tools: dict[str, HostToolProtocol] = {}
         self._add_tools(options)
         self._skills: list[Skill] | None = None
         if options.skills:
@@ -172,12 +146,15 @@ class CodeRunner:
             self._with_tools.add_tools(options.tools, options.approve_tool)
             check_clash(options.handoffs, [FINAL_ANSWER.name, *(t.name for t in self._with_tools.known_tools or ())])
             offered: list[HostToolProtocol] = [FINAL_ANSWER] if self.takes_answers else []
+            if self.jobs is not None:
+                self._own_tools[RUN_IN_BACKGROUND] = self.jobs.tool
+                offered.append(BackgroundJobs())
             for tool in (*offered, *map(HandoffTool, options.handoffs)):
                 self._with_tools.offer_tool(tool)
-        elif options.tools or options.approve_tool is not None or options.handoffs:
+        elif options.tools or options.approve_tool is not None or options.handoffs or options.background:
             raise ValueError(
                 f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
-                "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
+                "DockerCommandLineCodeExecutor, or omit tools, approve_tool, handoffs and background."
             )
 
     @property
@@ -221,10 +198,17 @@ class CodeRunner:
         live = partial(self._run_live, blocks, cancellation_token, emit)
         return await (live() if self.steps is None else self.steps.run(self, blocks, live))
 
-    async def _run_live(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None) -> RunEnded:
+    async def attempt(self, blocks: list[CodeBlock], token: CancellationToken, how: InBranch) -> RunEnded:
+        """Run the blocks in a branch, if they are approved, and keep it if they succeed and that is wanted."""
+        live = partial(self._run_live, blocks, token, None, how)
+        return await (live() if self.steps is None else self.steps.run(self, blocks, live, how))
+
+    async def _run_live(
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: InBranch | None = None
+    ) -> RunEnded:
         end = BlockEnd()
         try:
-            return RunEnded(await awaited(self._run(blocks, token, emit, end), token), answer=end.answer)
+            return RunEnded(await awaited(self._run(blocks, token, emit, end, attempt), token), answer=end.answer)
         except BROKEN as error:
             return self.broken(error, end.answer)
 
@@ -234,7 +218,12 @@ class CodeRunner:
         return RunEnded(_with_notes(result, *notes), error, answer)
 
     async def _run(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
+        self,
+        blocks: list[CodeBlock],
+        token: CancellationToken,
+        emit: Emit | None,
+        end: BlockEnd,
+        attempt: InBranch | None = None,
     ) -> CodeResult:
         if self.options.approval_func is not None:
             context = await self._context.get_messages()
@@ -246,7 +235,10 @@ class CodeRunner:
         before = await self._prepare(token) if self.options.setup is not None else None
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
-        if self._session is not None:
+        if self._session is not None and attempt is not None:
+            run = partial(self._run_in_session, self._session, blocks, token, None, end)
+            result = await BranchRun(attempt, self._context_of).run(self._session, run)
+        elif self._session is not None:
             result = await self._run_in_session(self._session, blocks, token, emit, end)
         else:
             result = await self._execute(blocks, token, emit, end)
@@ -265,17 +257,22 @@ class CodeRunner:
         token: CancellationToken,
         emit: Emit | None,
         end: BlockEnd,
+        *,
+        branch: BranchRun | None = None,
     ) -> ExecutionResult:
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
         for block in blocks:
             end.transfers.clear()
-            result = await self._execute([block], token, emit, end)
+            result = await (branch.run_block(block, end) if branch else self._execute([block], token, emit, end))
             assert self._record is not None
             note = partial(self._record.add_block, session, block, result, self.options.redact)
             # Many calls and large results take long to serialize.
             many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
-            await in_thread(note) if many else note()
+            if branch is not None:
+                branch.notes.append(note)
+            else:
+                await in_thread(note) if many else note()
             if end.transfers:
                 result = _with_notes(result, *end.take_effect(succeeded=result.exit_code == 0))
             results.append(result)
@@ -293,6 +290,8 @@ class CodeRunner:
         end = BlockEnd()
         tools = self._ending_tools(end)
         for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
+            if call.name == RUN_IN_BACKGROUND and self.jobs is not None:
+                self.jobs.repeat()
             if call.name in tools and call.outcome == "ok":
                 await tools[call.name].run(call.arguments)
             if self._calls is not None:
@@ -301,12 +300,16 @@ class CodeRunner:
             end.take_effect(succeeded=result.exit_code == 0)
         return RunEnded(result, error, end.answer)
 
+    def _context_of(self, end: BlockEnd) -> RunContext:
+        on_call = self._calls.append if self._calls is not None else None
+        return RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end) | self._own_tools)
+
     async def _execute(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
     ) -> ExecutionResult:
         assert self._with_tools is not None
         on_call = self._calls.append if self._calls is not None else None
-        context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end))
+        context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end) | self._own_tools)
         if emit is None or not self.options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
@@ -366,7 +369,7 @@ class CodeRunner:
         try:
             yield
         except BaseException:
-            self._interrupted += [call for call in calls if call.name not in self._endings]
+            self._interrupted += [call for call in calls if call.name not in {*self._endings, RUN_IN_BACKGROUND}]
             raise
         finally:
             self._calls = None

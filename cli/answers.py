@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
 from codeact_sandbox.highlight import Highlighter
 from codeact_sandbox.types.filenames import printable as visible
-
-if TYPE_CHECKING:
-    from autogen_codeact.cli.terminal import Terminal
 
 FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
 MAX_LINE = 4_000
@@ -28,10 +26,20 @@ Piece = tuple[str, str]
 """A style and a text."""
 
 
+class _Screen(Protocol):
+    """What answers are printed on, such as a `Terminal`."""
+
+    has_colours: bool
+    width: int | None
+
+    def code(self, code: Iterable[Piece]) -> None:
+        """Print pieces with their styles."""
+
+
 class AnswerPrinter:
     """Prints an answer piece by piece. With `exact`, no mark of markdown is left out: somebody decides on what is shown."""
 
-    def __init__(self, terminal: Terminal, *, exact: bool = False) -> None:
+    def __init__(self, terminal: _Screen, *, exact: bool = False) -> None:
         self._terminal = terminal
         self._styled = terminal.has_colours and not exact
         self._line = ""

@@ -49,7 +49,14 @@ def make_agent(
     """Return the agent or team that the options describe."""
     options: dict[str, Any] = {"model_client_stream": stream, "stream_output": stream_output}
     if choice.act:
-        return CodeActAgent("coder", executor, model_client=client, max_steps=choice.steps or 20, **options)
+        return CodeActAgent(
+            "coder",
+            executor,
+            model_client=client,
+            max_steps=choice.steps or 20,
+            attempts=choice.attempts or 1,
+            **options,
+        )
     options["supported_languages"] = list(LANGUAGES)
     if choice.team:
         return coder_executor_team(client, executor, **options)

@@ -112,7 +112,7 @@ class SandboxChoice:
     def options(self) -> dict[str, Any]:
         """Return the arguments of the executor."""
         from codeact_sandbox.types.limits import Limits, parse_size
-        from codeact_sandbox.types.option_texts import parse_texts
+        from codeact_sandbox.types.option_parsing import parse_texts
 
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode or "session"}
         # The folder is the user's: what the code made belongs there, the code itself does not.

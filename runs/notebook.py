@@ -206,7 +206,8 @@ class _Cells:
                     if len(self._under_way) > MAX_UNDER_WAY:  # of a log that starts blocks only
                         yield from self._code(self._under_way.pop(next(iter(self._under_way))), None)
                 case BlockFinished():
-                    if begun := self._under_way.pop((event.agent, event.number), None):
+                    begun = self._under_way.pop((event.agent, event.number), None)
+                    if begun is not None and not event.undone:
                         yield from self._code(begun, event)
                 case Gap():
                     yield markdown_cell(f"*A part of the log can't be read: {event.reason}.*")

@@ -326,7 +326,7 @@ class _Reader:
         self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
 
     def _answered(self, event: events.ModelCallFinished) -> None:
-        self._history(event.agent).calls = event.number
+        self._history(event.agent).calls = max(self._history(event.agent).calls, event.number)
         request = self._requests.pop((event.agent, event.number), None)
         if request is None:
             return

@@ -20,8 +20,8 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, Workbench
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.code_runner import RunEnded
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
+from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, ModelCallFinished, ModelCallStarted
 from autogen_codeact.runs.redaction import Redaction
@@ -77,6 +77,8 @@ class RecordedClient(ModelMiddleware):
         except Exception as error:
             self._finish(number, began, error=error)
             raise
+        finally:
+            self._steps.call_ended(number, answered=False)
 
     async def _replay(self, recorded: ModelAnswer) -> CreateResult:
         """Return the recorded answer, or raise the recorded error."""
@@ -98,7 +100,7 @@ class RecordedClient(ModelMiddleware):
         sent = [message.model_dump_json() for message in call.messages]
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._sent, sent, strict=False)))
         self._sent, new_ones = sent, sent[shared:]
-        number = self._steps.history.calls + 1
+        number = self._steps.new_call()
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]
         await self._steps.log.write(
             lambda _: ModelCallStarted(
@@ -117,7 +119,7 @@ class RecordedClient(ModelMiddleware):
     def _finish(
         self, number: int, began: float, result: CreateResult | None = None, error: Exception | None = None
     ) -> None:
-        self._steps.history.calls += 1
+        self._steps.call_ended(number, answered=True)
         seconds = time.monotonic() - began
         self._steps.log.put(
             lambda _: ModelCallFinished(

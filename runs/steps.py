@@ -16,8 +16,8 @@ from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
 from autogen_codeact.agents.approval import shown_code
-from autogen_codeact.agents.code_runner import Kind, RunEnded, RunsCode
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
+from autogen_codeact.agents.step_record import InBranch, Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.tools.later import ASKS
 from autogen_codeact.runs.answers import RunWaiting
@@ -172,6 +172,7 @@ class AgentSteps:
         self.questions: Questions | None = None  # what `Later` asks; None if nothing waits
         self.journal = journal
         self.history = history if history is not None else AgentHistory()
+        self._calls: set[int] = set()
         self._late: list[Callable[[], Awaitable[object]]] = []
 
     # Models
@@ -179,6 +180,18 @@ class AgentSteps:
     def answer(self, request: str) -> ModelAnswer | None:
         """Return the answer that the model has given before, or None if it has to be asked."""
         return self._take(ModelAnswer, lambda answer: answer.request == request, "asked its model something else")
+
+    def new_call(self) -> int:
+        """Return the number of a call that the model really gets."""
+        number = max(self.history.calls, *self._calls, 0) + 1
+        self._calls.add(number)
+        return number
+
+    def call_ended(self, number: int, *, answered: bool) -> None:
+        """Note that a call is over; one without an answer or an error does not count."""
+        self._calls.discard(number)
+        if answered:
+            self.history.calls = max(self.history.calls, number)
 
     async def go_live(self) -> str | None:
         """Do what was postponed while the log answered, and return the note for the model, once."""
@@ -213,13 +226,21 @@ class AgentSteps:
 
     # Code
 
-    async def run(self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], Awaitable[RunEnded]]) -> RunEnded:
-        """Run the code of a step, or return how it ended before."""
+    async def run(
+        self,
+        runner: RunsCode,
+        blocks: list[CodeBlock],
+        live: Callable[[], Awaitable[RunEnded]],
+        attempt: InBranch | None = None,
+    ) -> RunEnded:
+        """Run the code of a step, or of one attempt at it, or return how it ended before."""
         code = [CodeText(code=block.code, language=block.language) for block in blocks]
         step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
-        return await (self._repeat(runner, step) if step is not None else self._run(runner, blocks, code, live))
+        if step is not None:
+            return await self._repeat(runner, step, attempt)
+        return await self._run(runner, blocks, code, live, attempt)
 
-    async def _repeat(self, runner: RunsCode, step: StepResult) -> RunEnded:
+    async def _repeat(self, runner: RunsCode, step: StepResult, attempt: InBranch | None) -> RunEnded:
         if (result := step.result) is None:
             raise to_exception(step.error or ErrorInfo(type="RuntimeError", message="the log has no result"))
         if step.unknown:
@@ -227,17 +248,27 @@ class AgentSteps:
                 result = replace(result, state="lost" if self.is_empty else "restored")
             known = result
             self.log.put(
-                lambda files: BlockFinished(agent=self.agent, number=step.number, result=result_record(known, files))
+                lambda files: BlockFinished(
+                    agent=self.agent,
+                    number=step.number,
+                    result=result_record(known, files),
+                    undone=attempt is not None,
+                )
             )
         return await runner.repeat(result, step.broke)
 
     async def _run(
-        self, runner: RunsCode, blocks: list[CodeBlock], code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]
+        self,
+        runner: RunsCode,
+        blocks: list[CodeBlock],
+        code: list[CodeText],
+        live: Callable[[], Awaitable[RunEnded]],
+        attempt: InBranch | None,
     ) -> RunEnded:
         await self._do_late()
         questions, step = self.questions, Step(self.log, self.agent, self.history.steps + 1)
         if questions is None:
-            return await self._run_step(runner, step, code, live)
+            return await self._run_step(runner, step, code, live, attempt)
         # Before the step begins in the log: nothing is lost then if the run ends.
         text, answer = shown_code(blocks) if runner.asks_later else None, (True, "")
         if text is not None:
@@ -245,16 +276,22 @@ class AgentSteps:
         with questions.busy(step):
             token = ASKS.set(StepQuestions(questions, step, text, answer))
             try:
-                return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()))
+                return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()), attempt)
             finally:
                 ASKS.reset(token)
 
     async def _run_step(
-        self, runner: RunsCode, step: Step, code: list[CodeText], live: Callable[[], Awaitable[RunEnded]]
+        self,
+        runner: RunsCode,
+        step: Step,
+        code: list[CodeText],
+        live: Callable[[], Awaitable[RunEnded]],
+        attempt: InBranch | None,
     ) -> RunEnded:
         self.history.steps = number = step.number
         began = time.monotonic()
-        await self.log.write(BlockStarted(agent=self.agent, number=number, blocks=code), sync=True)
+        started = BlockStarted(agent=self.agent, number=number, blocks=code, attempt=attempt.number if attempt else 0)
+        await self.log.write(started, sync=True)
         token = CURRENT_STEP.set(step)
         try:
             ended = await live()
@@ -265,10 +302,13 @@ class AgentSteps:
             raise
         finally:
             CURRENT_STEP.reset(token)
-        self._put_finished(number, ended, time.monotonic() - began, runner.journal())
+        undone = attempt is not None and not attempt.keeps(ended.result)
+        self._put_finished(number, ended, time.monotonic() - began, runner.journal(), undone=undone)
         return ended
 
-    def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
+    def _put_finished(
+        self, number: int, ended: RunEnded, seconds: float, journal: Journal | None, *, undone: bool
+    ) -> None:
         change = self.journal.change(journal)
         error = error_info(ended.error) if ended.error is not None else None
 
@@ -279,6 +319,7 @@ class AgentSteps:
                 result=result_record(ended.result, files),
                 error=error,
                 duration_s=seconds,
+                undone=undone,
             )
             if change is not None:
                 finished.journal, added = change

@@ -110,6 +110,7 @@ REASONS = {
     "api_key": "names a key, whose owner may see the conversation",
     "base_url": "sends the key and the conversation to a server of its choice",
     "bind_dir": "mounts a folder of this machine",
+    "check": "carries source code that no approval covers",
     "container_name": "names a container of this machine's engine",
     "data": "shows files of this machine",
     "default_headers": "changes what is sent with the key",
@@ -222,8 +223,9 @@ ALLOWED: dict[str, Known] = {
         _CODER
         | _OURS
         | _fields(
-            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "max_cost", "prices"),
+            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "max_cost", "prices", "choose", "background"),
             max_steps=_at_most(100),
+            attempts=_at_most(8),
             max_output_chars=_at_most(200_000),
         ),
     ),

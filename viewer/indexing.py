@@ -21,6 +21,8 @@ MAX_SIZE = 96 * 1024 * 1024
 """Bytes of memory that the index of a run may take."""
 _ENTRY_BYTES, _PLACE_BYTES, _AGENT_BYTES, _FILE_BYTES, _PIECE_BYTES = 1_200, 180, 1_500, 800, 60
 _MAX_ANSWER = 8_000
+_MAX_ATTEMPTS = 16
+_VALUES = {"rebuild": "The session was rebuilt.", "choice": "An attempt was chosen.", "jobs": "Background jobs"}
 _FENCES = ("```", "~~~", "<")
 _ROOM_OF_FENCES = 30
 
@@ -30,6 +32,11 @@ class _Agent:
     """The present state of an agent, according to the log."""
 
     key: str
+    calls: dict[int, StepEntry] = field(default_factory=dict)  # calls of its model without an answer, by their numbers
+    answers: list[StepEntry] = field(
+        default_factory=list
+    )  # its last calls: of several attempts at a step, if more than one
+    kept: StepEntry | None = None  # the block of the attempt that was kept
     call: StepEntry | None = None  # a call of its model whose answer has not become a message yet
     generated: StepEntry | None = None  # a message of code alone, that becomes a block
     code: StepEntry | None = None  # its last message with code
@@ -186,8 +193,8 @@ class StepIndex:
         self.gaps += 1
 
     def _on_value(self, line: RawEvent) -> None:
-        if line.data["kind"] == "rebuild":
-            self._new("event", str(line.data["agent"]), line).set_title("The session was rebuilt.")
+        if (title := _VALUES.get(line.data["kind"])) is not None:
+            self._new("event", str(line.data["agent"]), line).set_title(title)
 
     def _on_question_asked(self, line: RawEvent) -> None:
         what = f"call {line.data['tool']}" if line.data.get("tool") else "run its code"
@@ -206,16 +213,23 @@ class StepIndex:
 
     def _on_model_call_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
-        agent.generated = agent.ran = None
-        if agent.call is not None:
-            self._keep_answer(agent.call, None)
-        agent.call = self._new("model_call", agent.key, line, is_open=True)
+        agent.generated = agent.ran = agent.kept = None
+        # Those of attempts stay until the message of the one that is kept.
+        if not (agent.calls or len(agent.answers) > 1) or len(agent.calls) + len(agent.answers) > 2 * _MAX_ATTEMPTS:
+            self._forget(agent)
+        agent.call = agent.calls[int(line.data["number"])] = self._new("model_call", agent.key, line, is_open=True)
         agent.call.title = "The model is asked"
+
+    def _forget(self, agent: _Agent) -> None:
+        for entry in agent.answers:
+            self._keep_answer(entry, None)
+        agent.calls, agent.answers = {}, []
 
     def _on_model_call_finished(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
-        entry = agent.call if agent.call is not None and agent.call.is_open else None
+        entry = agent.calls.pop(int(line.data["number"]), None)
         entry = self._extend(entry, line) if entry is not None else self._new("model_call", agent.key, line)
+        agent.answers.append(entry)
         entry.is_open, entry.live = False, None
         entry.took_s = seconds(line.data.get("duration_s"))
         self.timing["model_s"] += entry.took_s
@@ -251,6 +265,7 @@ class StepIndex:
         entry, agent.generated = agent.generated, None
         entry = self._extend(entry, line) if entry is not None else self._new("block", agent.key, line)
         entry.kind, entry.is_open, entry.process = "block", True, self.resumed
+        entry.attempt = bool(line.data.get("attempt"))
         entry.set_title("\n".join(str(each["code"]) for each in line.data["blocks"] if each.get("code")))
         for old in list(agent.blocks):
             if len(agent.blocks) > 8:  # of a log that starts blocks only
@@ -263,6 +278,9 @@ class StepIndex:
         entry = agent.blocks.pop(int(line.data["number"]), None) or self._new("block", agent.key, None)
         self._extend(entry, line)
         entry.is_open, agent.ran = False, entry
+        entry.undone = line.data.get("undone") is True
+        if entry.attempt and not entry.undone:
+            agent.kept = entry
         result, error = line.data.get("result"), line.data.get("error")
         duration, in_tools = seconds(line.data.get("duration_s")), 0.0
         if result is not None:
@@ -349,6 +367,12 @@ class StepIndex:
     def _answered(self, agent: _Agent, kind: StepKind, line: RawEvent, message: Mapping[str, Any]) -> StepEntry:
         """Make the call of a model the message that has come of it; or a new step of a message without one."""
         entry, content = agent.call, message.get("content")
+        if len(agent.answers) > 1:
+            entry = next((each for each in agent.answers if each.answer == content), entry)
+            for each in agent.answers:
+                each.undone = each is not entry
+                self.touch(each)
+            agent.answers = []
         repeats = entry is not None and (entry.answer is None or entry.kind != "decision" or entry.answer == content)
         if entry is not None and not entry.is_open and (repeats or kind == "decision"):
             agent.call = None
@@ -376,8 +400,8 @@ class StepIndex:
                 agent.generated = entry
 
     def _code_executed(self, agent: _Agent, line: RawEvent, metadata: Mapping[str, Any]) -> None:
-        if agent.ran is not None:
-            agent.ran = None
+        if agent.ran is not None or agent.kept is not None:
+            agent.ran = agent.kept = None
             return
         # Code that was not approved never ran.
         entry, agent.generated = agent.generated, None

@@ -19,7 +19,8 @@ from .harness import Failed
 SOURCE = (Path(__file__).parent / "escapes.py").read_text(encoding="utf-8")
 ANSWER_TIMEOUT_S = 150
 MOST_OUTPUT = 100_000_000
-"""Characters of an answer; more than half of what the code sends means that nothing bounds it."""
+"""Characters of an answer; more of the 200 million that are sent means that nothing bounds them."""
+MOST_EVIDENCE = 1_000_000
 SETTLE_S = 1
 SHARED_MEMORY_KEY = 0x0B0A2D
 """Of a segment that is readable for everybody."""
@@ -44,7 +45,14 @@ def code_of(name, facts):
 
 
 class Host:
-    """What code in a sandbox may not get at: servers, files, a process and memory, all with one secret."""
+    """What code in a sandbox may not get at: servers, files, a process and memory, all with one secret.
+
+    Args:
+        share: Whether there is a segment of shared memory.
+    """
+
+    def __init__(self, share=True):
+        self.share = share
 
     def __enter__(self):
         self.facts = {}
@@ -60,7 +68,8 @@ class Host:
             ports = [_serve(stack, address, self.secret) for address in (("", 0), f"\0{abstract}")]
             self._start_process()
             stack.callback(lambda: (self.process.kill(), self.process.wait()))
-            stack.callback(_share(self.secret.encode()))
+            if self.share:
+                stack.callback(_share(self.secret.encode()))
             self.facts |= {
                 "port": ports[0],
                 "addresses": subprocess.run(
@@ -91,14 +100,14 @@ class Host:
         if self.process.poll() is not None:
             self._start_process()
 
-    def got(self, name, output):
+    def got(self, name, output, length):
         """Return whether an escape succeeded, by what it printed and what is to be seen on the host."""
         if name == "files_write":
             return self.files[1].read_text() == self.mark
         if name == "processes_signal":
             return self.process.poll() is not None
         if name == "limits_output":
-            return len(output) > MOST_OUTPUT
+            return length > MOST_OUTPUT
         if name == "limits_survive":
             return bool(_processes_with(self.mark))
         evidence = self.secret if name.startswith(READS) and name != "network_raw_packets" else "GOT done"
@@ -155,16 +164,16 @@ async def contain(bench, variants, host, escapes):
                 break
             try:
                 code = code_of(name, host.facts)
-                request = {"key": keys[0], "language": "python", "code": code, "most": MOST_OUTPUT + 1}
-                output = await bench.where[variant].request("output", timeout_s=ANSWER_TIMEOUT_S, **request)
+                request = {"key": keys[0], "language": "python", "code": code, "most": MOST_EVIDENCE}
+                output, length = await bench.where[variant].request("output", timeout_s=ANSWER_TIMEOUT_S, **request)
             except Failed as error:
                 print(f"{variant}, {name}: {error}", file=sys.stderr)
-                output = ""
+                output, length = "", 0
             if name.startswith("limits"):
                 await bench.close(variant, keys)
                 keys = None
                 await asyncio.sleep(SETTLE_S)
-            found[variant][name] = not host.got(name, output)
+            found[variant][name] = not host.got(name, output, length)
             host.tidy()
         await bench.close(variant, keys)
     return found

@@ -85,8 +85,9 @@ class Worker:
         return seconds
 
     async def output(self, key, language, code, most):
-        """Run a block and return the beginning of its output."""
-        return (await self.running[key].run(language, code))[:most]
+        """Run a block and return the beginning of its output, and how long it is."""
+        output = await self.running[key].run(language, code)
+        return output[:most], len(output)
 
     async def tasks(self, variant, count, at_once, blocks):
         """Run tasks, each in a sandbox of its own, and return the seconds until all have ended."""

@@ -6,12 +6,13 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, BinaryIO, Protocol, Self, TypeVar
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox import trees
 from codeact_sandbox.commands import HasCommands
-from codeact_sandbox.files import sync
+from codeact_sandbox.files import display_files, sync
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import Frame, checked_entries
@@ -20,11 +21,12 @@ from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
 from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.result import Result
-from codeact_sandbox.types.run_context import Block, RunContext, check_block
+from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RunContext, check_block
 
 OPEN = "a branch is open: use its run(), and keep() or leave it before anything else is done in this sandbox"
 OVER = "the branch is over: begin another one with branch()"
 ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
+LOST = "the sandbox had ended, and its session is lost: run a block first, whose result says so"
 NO_SESSION = "there is no session to branch in process mode: use mode='session'"
 COMMANDS = (
     "commands (start, exec) are running or ports are forwarded, whose effects could not be undone: "
@@ -44,6 +46,7 @@ class HasSession(HasCommands, Protocol):
     client: RunnerClient | None
     branch: AsyncBranch | None
     _session: CrossLoopSemaphore
+    _lost: bool
 
     @property
     def _run_block(self) -> Callable[..., Awaitable[Result]]:
@@ -67,6 +70,8 @@ class AsyncBranch:
         self._sandbox = sandbox
         self._client: RunnerClient | None = None
         self._saved: BinaryIO | None = None
+        self.results: list[Result] = []
+        """Those of its blocks; if it is kept, they get their files."""
 
     async def __aenter__(self) -> Self:
         await self._alone(self._begin())
@@ -101,10 +106,14 @@ class AsyncBranch:
         Raises:
             SandboxError: The branch is over, or something around the code broke.
         """
-        return await self._alone(self._run(Block(code, language), timeout))
+        return await self.run_block(Block(code, language), RunContext(), timeout)
+
+    async def run_block(self, block: CodeAndLanguage, context: RunContext, timeout: float | None = None) -> Result:
+        """Run a block of a caller that adds something to it."""
+        return await self._alone(self._run(block, replace(context, branch=True), timeout))
 
     async def keep(self) -> None:
-        """Make the branch the session, store its files on the host, and end it.
+        """Make the branch the session, store its files on the host, and end it; the results of its blocks then name them.
 
         Raises:
             SandboxError: The branch is over, or the sandbox has ended.
@@ -131,11 +140,16 @@ class AsyncBranch:
             raise Unsupported(OUTSIDE)
         client = await sandbox.ready()
         workspace = sandbox._folder.workspace
+        if sandbox._lost:
+            raise Unsupported(LOST)
         if client.processes.busy or (client.ports is not None and client.ports.forwards):
             raise Unsupported(COMMANDS)
         assert workspace is not None
         # Files of both sides are exchanged first: later, only a branch that is kept adds to the host's.
-        await sandbox._run_block(client, EMPTY_BLOCK, RunContext(journalled=True), sandbox.timeout, observed=False)
+        before = await sandbox._run_block(
+            client, EMPTY_BLOCK, RunContext(journalled=True), sandbox.timeout, observed=False
+        )
+        self._files_before = before.files_before
         sandbox.branch, self._client = self, client
         self._files = _Files(client, workspace, sandbox._run_block)
         try:
@@ -161,18 +175,28 @@ class AsyncBranch:
             raise SandboxDied("it is not running")
         return self._client
 
-    async def _run(self, block: Block, timeout: float | None) -> Result:
+    async def _run(self, block: CodeAndLanguage, context: RunContext, timeout: float | None) -> Result:
         client, sandbox = self._live(), self._sandbox
         check_block(block)
         limit = parse_timeout(timeout) if timeout is not None else sandbox.timeout
-        return await sandbox._run_block(client, block, RunContext(branch=True), limit, replay=self._files)
+        result = await sandbox._run_block(client, block, context, limit, replay=self._files)
+        if not self.results:
+            result.files_before = self._files_before
+        self.results.append(result)
+        return result
 
     async def _keep(self) -> None:
         client, workspace = self._live(), self._sandbox._folder.workspace
         assert workspace is not None
         await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
         self._sandbox.branch = None
-        await sync.pull(workspace, client, Reply({}, b"", {}))
+        artifacts = await sync.pull(workspace, client, Reply({}, b"", {}))
+        for result in self.results:
+            shown = await in_thread(display_files.store, result.displays, workspace)
+            result.displays, result.artifacts = tuple(shown.displays), tuple(shown.artifacts)
+            result.notes += tuple(shown.notes)
+        if self.results:
+            self.results[-1].artifacts = display_files.merged(artifacts, self.results[-1].artifacts)
 
     async def _undo(self) -> None:
         client, saved = self._live(), self._saved

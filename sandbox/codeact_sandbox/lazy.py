@@ -8,12 +8,7 @@ from typing import Any
 
 
 def lazy_names(package: str, table: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package's `__init__.py` (PEP 562).
-
-    Args:
-        package: Its name.
-        table: The names that it exports, by the module that has them; type checkers read imports.
-    """
+    """Return `__getattr__` and `__dir__` for a package (PEP 562); `table` has its names, separated by spaces, by module."""
     homes = {name: module for module, names in table.items() for name in names.split()}
 
     def get(name: str) -> Any:

@@ -82,7 +82,7 @@ class Forward:
         # So that `drain` returns when everything has been sent.
         writer.transport.set_write_buffer_limits(0)
         if name:
-            self._track(self._ports.ask(name, reader, writer, partial(self._connect, reader, writer)))
+            self._track(self._ports.ask(name, reader, writer, partial(self._connect, reader, writer)), writer)
         else:
             self._connect(reader, writer, b"")
 
@@ -91,11 +91,13 @@ class Forward:
         if channel is None:
             writer.transport.abort()
         else:
-            self._track(self._ports.serve(channel, _relay(channel, head, reader, writer)))
+            self._track(self._ports.serve(channel, _relay(channel, head, reader, writer)), writer)
 
-    def _track(self, task: asyncio.Task[None]) -> None:
+    def _track(self, task: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before it runs closes nothing itself.
+        task.add_done_callback(lambda _: writer.transport.abort() if task.cancelled() else None)
 
 
 class Ports(Channels):

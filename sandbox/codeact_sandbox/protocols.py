@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
+from codeact_sandbox.branches import AsyncBranch
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.files.manifest import Manifest
 from codeact_sandbox.tools.approval import ApproveTool
@@ -58,6 +59,9 @@ class SessionSandbox(Protocol):
 
     async def restart(self) -> None:
         """Start a new sandbox."""
+
+    def new_branch(self) -> AsyncBranch:
+        """Return a branch of the session."""
 
     def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplaySandbox]:
         """Let the session run blocks without effects outside it."""

@@ -8,6 +8,8 @@ from typing import Any
 from codeact_sandbox import AsyncSandbox, Sandbox
 from codeact_sandbox.sync_sandbox import Forward, Job
 
+BOTH = [(backend, face) for backend in ("docker", "bubblewrap") for face in ("async", "sync")]
+
 
 class Awaited:
     """An object whose methods wait, as one whose methods are awaited."""

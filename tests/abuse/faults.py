@@ -36,7 +36,7 @@ import asyncio, json, os, sys
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 import autogen_codeact.executors as ours
-from codeact_sandbox.backends.docker.labels import owner_labels
+from codeact_sandbox.backends.docker.leftovers import owner_labels
 
 async def main():
     options = json.loads(sys.argv[1])

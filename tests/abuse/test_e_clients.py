@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
-from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX
-from codeact_sandbox.backends.docker.leftovers import leftovers, remove_orphans
+from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX, leftovers, remove_orphans
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 from tests.sandbox.bubblewrapped import alive, open_folder, pid_one

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.seccomp import SYSCALLS
 from tests.sandbox.backends.filtered import MACHINE, NUMBERS
 from tests.sandbox.backends.syscall_probe import MODES
 

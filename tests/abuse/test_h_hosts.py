@@ -23,7 +23,7 @@ from autogen_codeact.batch.progress import AttemptFailed, BatchEvent
 from codeact_sandbox import AsyncSandbox, DockerHost, DockerTLS, SandboxDied, SandboxError, SandboxPool
 from codeact_sandbox.backends.docker import placement as placing
 from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.backends.docker.labels import KIND, LIFE, OWNER, SANDBOX, owner_labels
+from codeact_sandbox.backends.docker.leftovers import KIND, LIFE, OWNER, SANDBOX, owner_labels
 from codeact_sandbox.backends.docker.placement import placement
 from tests.agents.support import scripted
 from tests.batch.support import ANSWER, CODE, double, lines, rows_of

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from codeact_sandbox.egress.channels import MAX_CHANNELS
 
-from .faces import sandbox
+from .faces import BOTH, sandbox
 
 ECHO, FULL, DEAF, FLOOD, RESET = range(8001, 8006)
 SERVER = f"""
@@ -43,7 +43,6 @@ full = socket.create_server(("127.0.0.1", {FULL}), backlog=0)
 kept.append(socket.create_connection(("127.0.0.1", {FULL})))  # its queue is full, and nobody takes it
 print("ready", flush=True)
 """
-BOTH = [(backend, face) for backend in ("docker", "bubblewrap") for face in ("async", "sync")]
 pytestmark = pytest.mark.usefixtures("untouched")
 
 

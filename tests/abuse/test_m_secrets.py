@@ -122,15 +122,12 @@ def chunked(data: bytes, size: int) -> list[bytes]:
 async def test_m1_a_server_that_sends_it_back(subject: Subject, there: Reflector) -> None:
     for name, encode in ENCODINGS.items():
         sent = encode(VALUE.encode())
-        compressed = gzip.compress(b"first") + gzip.compress(sent)
         ways: dict[str, list[bytes]] = {
             "body": [answer(b"<" + sent + b">")],
             "header": [answer(b"", X_Key=sent.decode(), Location=f"https://other.example/{sent.decode()}")],
             "reason": [answer(b"", f"200 {sent.decode()}")],
             "hints": [b"HTTP/1.1 103 Early Hints\r\nLink: %s\r\n\r\n" % sent, answer(b"")],
             "until the end": [b"HTTP/1.1 200 OK\r\n\r\n" + sent],
-            "gzip": [answer(compressed, Content_Encoding="gzip")],
-            "deflate": [answer(zlib.compress(sent), Content_Encoding="deflate")],
             **{f"chunks of {size}": chunked(sent, size) for size in (1, 7, 25)},
         }
         for way, pieces in ways.items():
@@ -142,26 +139,21 @@ async def test_m1_a_server_that_sends_it_back(subject: Subject, there: Reflector
 
 @one_kind
 async def test_m1_answers_that_can_not_be_searched(subject: Subject, there: Reflector) -> None:
-    bomb = zlib.compressobj(wbits=31)
-    packed = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(40)) + bomb.flush()
-    cases = [
-        (answer(VALUE.encode(), Content_Encoding="br"), "HTTP/1.1 502 the server compressed its answer"),
-        (answer(gzip.compress(VALUE.encode()), Content_Encoding="gzip, gzip"), "HTTP/1.1 502 the server compressed"),
-        (answer(b"x" + VALUE.encode(), Content_Encoding="gzip"), "HTTP/1.1 200 OK"),
-        (answer(gzip.compress(VALUE.encode())[:-9], Content_Encoding="gzip"), "HTTP/1.1 200 OK"),
-    ]
-    for sent, expected in cases:
-        there.answers = lambda _request, sent=sent: [sent]  # type: ignore[misc]
-        output = await said(subject, there, "    print(get()[:90].decode())")
-        assert output.startswith(expected)
+    value = VALUE.encode()
+    cases = {
+        "gzip": gzip.compress(value),
+        "GZIP, gzip": value,
+        "br": value,
+        "deflate": zlib.compress(value),
+        "x": value,
+    }
+    for encoding, sent in cases.items():
+        there.answers = lambda _request, sent=sent, encoding=encoding: [answer(sent, Content_Encoding=encoding)]  # type: ignore[misc]
+        output = await said(subject, there, "    print(get().decode('latin-1'))")
+        assert output.startswith("HTTP/1.1 502 the server compressed its answer, although it was asked not to"), (
+            encoding
+        )
         assert "user" not in output
-    there.answers = lambda _request: [answer(packed, Content_Encoding="gzip")]
-    count = """
-    with tls(PORT) as sock:
-        sock.sendall(b"GET / HTTP/1.1\\r\\nHost: ok.example:PORT\\r\\n\\r\\n")
-        print(sum(iter(lambda: len(sock.recv(65536)), 0)) > 40 << 20)
-    """
-    assert await said(subject, there, count) == "True\n"  # it arrives as fast as it is read
 
 
 @one_kind

@@ -16,7 +16,7 @@ from autogen_codeact.batch.progress import AttemptFailed
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.runs import load_run, summarize
 from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.backends.docker.labels import OWNER
+from codeact_sandbox.backends.docker.leftovers import OWNER
 from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wait_for
 from tests.batch.served_agent import ServedAgent
 

@@ -45,6 +45,7 @@ OPTIONS = {
             "--team",
             "--act",
             "--steps",
+            "--attempts",
             "--stream",
         ),
         *("--json", "--mode", "--view", "--approve", "--save", *SANDBOX),

@@ -16,7 +16,7 @@ from autogen_codeact.cli import leftovers
 from autogen_codeact.executors import SandboxStartError
 from codeact_sandbox.backends.bubblewrap.cgroups import leftover_groups, owner_state
 from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
+from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
 from codeact_sandbox.backends.owner import Leftover
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy

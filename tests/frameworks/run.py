@@ -6,7 +6,7 @@
   again if the packages or `sandbox/pyproject.toml` change. `test_environment.py` runs in each one (`pip check`).
 - Tests use `conftest.py` (`engine`: "docker", then "bubblewrap") and `shared/scripted.py` (a model server on loopback; programs
   of docs/integrations.md). `async` tests need no mark. A test that can't pass is skipped or an xfail with its reason.
-- `python tests/frameworks/run.py [FOLDER…] [-- PYTEST ARGUMENTS]` runs some. The page is written if all were run and passed.
+- `python tests/frameworks/run.py [FOLDER…] [-- PYTEST ARGUMENTS]` runs some. Those that passed get their rows in the page.
 """
 
 import json
@@ -25,6 +25,10 @@ ROOT = HERE.parents[1]
 WHERE = ROOT / ".integrations"
 PAGE = ROOT / "docs" / "integrations.md"
 MARKERS = "<!-- table: make test-integrations -->", "<!-- end of the table -->"
+HEAD = (
+    "| framework | version | lines of the adapter | their tests passed | our tests | missing | not ours to promise |",
+    "|---|---|---|---|---|---|---|",
+)
 TOOLS = ("pytest==9.1.1", "pytest-timeout==2.4.0", "anyio>=4.12")
 INSTALL_TIMEOUT_S = 900
 TESTS_TIMEOUT_S = 1800
@@ -41,7 +45,7 @@ def main(arguments):
     names, options = arguments[:end], arguments[end + 1 :]
     folders = sorted(path.parent for path in HERE.glob("*/framework.toml"))
     chosen = [folder for folder in folders if not names or folder.name in names]
-    rows, notes, failed = [], [], []
+    found, failed = {}, []
     for folder in chosen:
         framework = tomllib.loads((folder / "framework.toml").read_text(encoding="utf-8"))
         try:
@@ -52,22 +56,29 @@ def main(arguments):
             version, cases, framework["missing"] = "-", {}, framework.get("not_installable", str(missing))
         else:
             failed += [folder.name] if status else []
-        rows.append(row(framework, version, cases))
-        notes += exceptions(framework, cases)
-    table = [
-        "| framework | version | lines of the adapter | their tests passed | our tests | missing | not ours to promise |",
-        "|---|---|---|---|---|---|---|",
-        *rows,
-    ]
-    lines = "\n".join([*table, "", *notes] if notes else table)
-    print(lines)
-    if chosen == folders and not options and not failed:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKERS[0])
-        after = rest.partition(MARKERS[1])[2]
-        PAGE.write_text(f"{before}{MARKERS[0]}\n{lines}\n{MARKERS[1]}{after}", encoding="utf-8")
+        lines = [row(framework, version, cases), *exceptions(framework, cases)]
+        print(*lines, sep="\n")
+        if folder.name not in failed:
+            found[framework["title"]] = lines
+    if not options:
+        write(found, [tomllib.loads((folder / "framework.toml").read_text(encoding="utf-8")) for folder in folders])
     if failed:
         print("failed:", *failed, file=sys.stderr)
     return 1 if failed or not chosen else 0
+
+
+def write(found, frameworks):
+    """Write the lines of the frameworks that were run into the page; those of others stay."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARKERS[0])
+    table, _, after = rest.partition(MARKERS[1])
+    rows, notes = [], []
+    for title in [framework["title"] for framework in frameworks]:
+        earlier = [line for line in table.splitlines() if line.startswith((f"| {title} |", f"- {title}, "))]
+        lines = found.get(title, earlier)
+        rows += [line for line in lines if line.startswith("|")]
+        notes += [line for line in lines if line.startswith("-")]
+    lines = "\n".join([*HEAD, *rows, *(["", *notes] if notes else [])])
+    PAGE.write_text(f"{before}{MARKERS[0]}\n{lines}\n{MARKERS[1]}{after}", encoding="utf-8")
 
 
 def run_tests(folder, framework, options):
@@ -149,7 +160,8 @@ def row(framework, version, cases):
         counts[theirs] = f"{reasons.count('')} of {len(reasons)}" if reasons else "-"
     adapter = ROOT / "sandbox" / "codeact_sandbox" / "integrations" / framework["adapter"]
     lines = len(adapter.read_text(encoding="utf-8").splitlines()) if adapter.is_file() else "-"
-    cells = [framework["title"], version, lines, f"{framework.get('theirs', '')} {counts[True]}".strip(), counts[False]]
+    theirs = f"{framework['theirs']} {counts[True]}" if framework.get("theirs") else counts[True]
+    cells = [framework["title"], version, lines, theirs, counts[False]]
     return "| " + " | ".join(map(str, [*cells, framework.get("missing", ""), framework.get("not_ours", "")])) + " |"
 
 

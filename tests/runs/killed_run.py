@@ -26,6 +26,7 @@ from autogen_codeact.runs import RunWaiting, recorded, resumed
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams import Team
+from codeact_sandbox import HostTool
 from tests.runs.example_run import counting_tool
 
 
@@ -57,13 +58,17 @@ def make_client(server: str) -> ChatCompletionClient:
 
 def make(kind: str, executor: SandboxCodeExecutor, server: str, calls: Path) -> ChatAgent | BaseTeam:
     """One agent, or a team of three that share a session."""
-    tool = counting_tool(calls)
-    later: Any = {"approval_func": Later(), "approve_tool": Later()} if kind == "later" else {}
+    tool: Any = counting_tool(calls)
+    if kind == "attempts":
+        more: dict[str, Any] = {"attempts": 2}
+        tool = HostTool(tool, branch_safe=True)
+    else:
+        more = {"approval_func": Later(), "approve_tool": Later()} if kind == "later" else {}
 
     def agent(name: str) -> CodeActAgent:
         client = make_client(server)
         return CodeActAgent(
-            name, executor, model_client=client, tools=[tool], describe_environment=False, max_steps=99, **later
+            name, executor, model_client=client, tools=[tool], describe_environment=False, max_steps=99, **more
         )
 
     if kind != "team":
@@ -100,7 +105,7 @@ async def main(folder: Path, server: str, backend: str, kind: str) -> None:
 
 
 def begin() -> None:
-    """Do what the arguments say: the run's folder, the model's server, the sandbox, `agent`, `team` or `later`, and where to die.
+    """Do what the arguments say: the run's folder, the model's server, the sandbox, the kind of run, and where to die.
 
     The last one is `before`, `torn` or `after`, a colon, and the type of an event. The answer is printed.
     """

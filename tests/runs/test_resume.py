@@ -188,12 +188,6 @@ async def refusal(folder: Path, agent: CodeActAgent | None = None) -> RunError:
     return refused.value
 
 
-async def test_finished_run_is_not_continued(whole_run: Path) -> None:
-    error = await refusal(whole_run)
-    assert isinstance(error, RunIsFinishedError)
-    assert str(error) == f"{whole_run} is finished: there is nothing to continue. `codeact show {whole_run}` prints it."
-
-
 async def test_log_that_can_not_be_trusted_is_refused(
     whole_run: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from autogen_codeact.runs import RunFolderError, list_runs, load_run, summarize
 from autogen_codeact.runs.events import LogStopped, ProcessInfo, RunFinished, RunResumed
-from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
+from autogen_codeact.runs.summary import RunSummary, task_text
 from codeact_sandbox.types.result import ErrorInfo
 from tests.runs.logs import changed, lines, whole_run, write_log
 
@@ -48,15 +48,6 @@ def test_events_with_fields_of_wrong_types_do_not_count(tmp_path):
     summary = summary_of(tmp_path, content)
     assert (summary.tokens, summary.outcome) == (4, "completed")
     assert 0 < summary.seconds < 10
-
-
-def test_unreadable_runs_come_last_and_name_the_reason(tmp_path):
-    write_log(tmp_path / "a", [b""])
-    write_log(tmp_path / "b", lines(whole_run()))
-    good, bad = list_runs(tmp_path)
-    assert good.path == tmp_path / "b"
-    reason = f"{tmp_path}/a/events.jsonl is empty: the run ended before it began."
-    assert bad == UnreadableRun(tmp_path / "a", reason)
 
 
 def test_a_list_needs_a_folder(tmp_path):

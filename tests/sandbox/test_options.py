@@ -25,8 +25,7 @@ from codeact_sandbox.backends.docker import engine
 from codeact_sandbox.facts import known_facts
 from codeact_sandbox.types import limits as module
 from codeact_sandbox.types.limits import Limits, machine_memory
-from codeact_sandbox.types.option_parsing import parse_options
-from codeact_sandbox.types.option_texts import parse_texts
+from codeact_sandbox.types.option_parsing import parse_options, parse_texts
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 from tests.cases import case
 

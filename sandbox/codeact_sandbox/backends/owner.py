@@ -19,25 +19,15 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Leftover:
-    """A sandbox or folder whose owner is gone, or can't be judged from here.
+    """A sandbox or folder whose owner is gone, or can't be judged from here."""
 
-    Args:
-        kind: `container`, `bubblewrap` or `folder`.
-        name: Its name.
-        state: Its state or content, in a word or two.
-        owner: Machine and process that made it, as far as they are known.
-        owner_state: `dead`, or `unknown`.
-        remove: Removes it with all that runs in it; False if it was removed meanwhile.
-        kept: Whether its user wants it to persist after its end (`auto_remove=False`).
-    """
-
-    kind: str
-    name: str
-    state: str
-    owner: str
-    owner_state: OwnerState
-    remove: Callable[[], bool]
-    kept: bool = False
+    kind: str  # `container`, `bubblewrap` or `folder`
+    name: str  # its name
+    state: str  # its state or content, in a word or two
+    owner: str  # machine and process that made it, as far as they are known
+    owner_state: OwnerState  # `dead`, or `unknown`
+    remove: Callable[[], bool]  # removes it with all that runs in it; False if it was removed meanwhile
+    kept: bool = False  # whether its user wants it to persist after its end (`auto_remove=False`)
 
     @property
     def orphan(self) -> bool:

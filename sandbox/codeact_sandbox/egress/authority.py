@@ -38,28 +38,16 @@ class Authority:
         """Return the certificate of a host, or the authority's own for None."""
         x509, now = self._x509, datetime.datetime.now(datetime.UTC)
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        usage = dict.fromkeys(
-            (
-                "content_commitment",
-                "key_encipherment",
-                "data_encipherment",
-                "key_agreement",
-                "encipher_only",
-                "decipher_only",
-            ),
-            False,
-        )
-        extensions = [
-            (x509.BasicConstraints(ca=host is None, path_length=0 if host is None else None), True),
-            (x509.KeyUsage(host is not None, key_cert_sign=host is None, crl_sign=host is None, **usage), True),
+        extensions: list[tuple[Any, bool]] = [
+            (x509.BasicConstraints(ca=host is None, path_length=None), True),
             (x509.SubjectKeyIdentifier.from_public_key(public_key), False),
             (x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False),
         ]
-        if host is not None:
-            extensions += [
-                (x509.SubjectAlternativeName([host]), False),
-                (x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), False),
-            ]
+        if host is None:
+            no = [False] * 5
+            extensions.append((x509.KeyUsage(*no, True, True, False, False), True))  # to sign certificates and lists
+        else:
+            extensions.append((x509.SubjectAlternativeName([host]), False))
         made = x509.CertificateBuilder(
             issuer_name=subject if host is None else self._certificate.subject,
             subject_name=subject,

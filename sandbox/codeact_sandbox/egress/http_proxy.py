@@ -355,9 +355,8 @@ def _to_forward(event: object, answer: MaskedAnswer | None) -> Iterable[h11.Even
         headers = [*headers, (b"Connection", b"close")]
         yield h11.Response(status_code=event.status_code, reason=reason, headers=headers)
     elif isinstance(event, h11.Data):
-        for piece in answer.data(bytes(event.data)) if answer is not None else (event.data,):
-            yield h11.Data(data=piece)
+        yield h11.Data(data=event.data if answer is None else answer.body.feed(bytes(event.data)))
     elif isinstance(event, h11.EndOfMessage):
         if answer is not None:
-            yield h11.Data(data=answer.end())
+            yield h11.Data(data=answer.body.feed(b"", last=True))
         yield h11.EndOfMessage()

@@ -7,14 +7,10 @@ import binascii
 import re
 import secrets
 import ssl
-import zlib
-from collections.abc import Iterator, Sequence
-
-import h11
-import httpx
+from collections.abc import Sequence
+from importlib import import_module
 
 from codeact_sandbox.egress.authority import Authority
-from codeact_sandbox.egress.channel import PIECE
 from codeact_sandbox.egress.masking import Mask, MaskedStream
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.secrets import SecretValue
@@ -51,7 +47,8 @@ class Secrets:
     def trust(self) -> ssl.SSLContext:
         """How real servers are verified: as httpx does it."""
         if self._trust is None:
-            self._trust = httpx.create_ssl_context()
+            # Its import takes long, and a sandbox without secrets does not need it.
+            self._trust = import_module("httpx").create_ssl_context()
             self._trust.set_alpn_protocols(["http/1.1"])
         return self._trust
 
@@ -76,45 +73,14 @@ def _replace(header: bytes, pattern: re.Pattern[bytes], values: dict[bytes, byte
 
 
 class MaskedAnswer:
-    """The answer to one request, without values; a compressed one is decompressed."""
+    """The answer to one request, without values."""
 
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
-        self._body = MaskedStream(mask)
-        self._decoder: zlib._Decompress | None = None
+        self.body = MaskedStream(mask)
 
     def head(self, headers: Headers) -> Headers:
         """Return the headers of an answer."""
-        encodings = [value.strip().lower() for name, value in headers if name.lower() == b"content-encoding"]
-        if encodings not in ([], [b"identity"]):
-            if encodings not in ([b"gzip"], [b"deflate"]):
-                raise Refused(
-                    "the server compressed its answer, although it was asked not to: it can't be searched", 502
-                )
-            self._decoder = zlib.decompressobj(wbits=47)  # either of the two
-            headers = [each for each in headers if each[0].lower() not in (b"content-encoding", b"content-length")]
+        if any(name.lower() == b"content-encoding" and value.lower() != b"identity" for name, value in headers):
+            raise Refused("the server compressed its answer, although it was asked not to: it can't be searched", 502)
         return [(self.mask.apply(name), self.mask.apply(value)) for name, value in headers]
-
-    def data(self, data: bytes) -> Iterator[bytes]:
-        """Yield what can be passed on after a piece of the body."""
-        for piece in self._decoded(data):
-            yield self._body.feed(piece)
-
-    def _decoded(self, data: bytes) -> Iterator[bytes]:
-        if self._decoder is None:
-            yield data
-            return
-        while data:
-            try:
-                yield self._decoder.decompress(data, PIECE)
-            except zlib.error:
-                raise h11.RemoteProtocolError("its answer is not compressed as it says") from None
-            data = self._decoder.unconsumed_tail
-            if self._decoder.eof and (data := self._decoder.unused_data):  # gzip may have several parts
-                self._decoder = zlib.decompressobj(wbits=47)
-
-    def end(self) -> bytes:
-        """Return the rest of the body."""
-        if self._decoder is not None and not self._decoder.eof:
-            raise h11.RemoteProtocolError("its compressed answer has no end")
-        return self._body.feed(b"", last=True)

@@ -7,6 +7,7 @@ reading thread writes what the stream has no room for at once.
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import socket
 import threading
@@ -16,10 +17,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from codeact_sandbox.host import forked, plain_values, protocol
+from codeact_sandbox.host import plain_values, protocol
 from codeact_sandbox.host.display_frames import Displays
 from codeact_sandbox.host.protocol import DisplayMessage, Frame
 from codeact_sandbox.host.stream import ByteStream
@@ -120,7 +121,7 @@ class Connection:
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
         self._descriptors = (stream.read_fd, stream.write_fd)
-        forked.close_in_children(*self._descriptors)
+        close_in_children(*self._descriptors)
         self._thread = threading.Thread(target=self._run, name=f"codeact-{name}", daemon=True)
 
     def open(self) -> None:
@@ -364,7 +365,7 @@ class Connection:
         """Close the stream and notify everybody who waits."""
         self._begin_closing()
         with self._stream_lock:
-            forked.forget(*self._descriptors)
+            forget(*self._descriptors)
             self._stream.close()
         self._wake_read.close()
         self._wake_write.close()
@@ -378,3 +379,37 @@ class Connection:
             self.hello.set_exception(error)
         for waiting in pending.values():
             waiting.reply.set_exception(error)
+
+
+# A sandbox ends when it reads the end of its stream, which a forked child would keep open after its parent was killed.
+_descriptors: dict[int, None] = {}
+
+
+def close_in_children(*descriptors: int) -> None:
+    """Close descriptors in each process that is forked from this one from now on."""
+    _register()
+    _descriptors.update(dict.fromkeys(descriptors))
+
+
+def forget(*descriptors: int) -> None:
+    """Undo `close_in_children`, before the descriptors are closed: their numbers are reused."""
+    for descriptor in descriptors:
+        _descriptors.pop(descriptor, None)
+
+
+@cache
+def _register() -> None:
+    os.register_at_fork(after_in_child=_close_all)
+
+
+def _close_all() -> None:
+    # Another thread may have held a lock during the fork, so none is taken here.
+    descriptors = list(_descriptors)
+    _descriptors.clear()
+    if not descriptors:
+        return
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in descriptors:
+        # Replaced, not closed: objects that still have the number would close a reused descriptor later.
+        os.dup2(null, descriptor, inheritable=False)
+    os.close(null)

@@ -122,50 +122,34 @@ class Parser:
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """How the runner behaves: its configuration message.
+    """How the runner behaves: its configuration message."""
 
-    Args:
-        mode: `process` or `session`.
-        workspace: The working directory in the sandbox.
-        preload: Modules that are imported before any code runs.
-        output_limit: Bytes of output kept of each stream of a block.
-        split_streams: Whether standard output and error are kept apart.
-        checkpoint: Whether a session is checkpointed before each block.
-        memory_bytes: The sandbox's memory limit, or None.
-        rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
-        rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
-        concurrency: Blocks that run at the same time in process mode; further blocks wait.
-        proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
-        no_index: What pip shows where it has neither a network nor an index; None where it has one.
-        lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
-            streams choose their own (`ByteStream.lease_s`). None for no such limit.
-        tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
-        own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
-        environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
-        reusable: Whether it may be reset for another use.
-        find_packages: Packages whose versions are looked up at the start.
-        find_commands: Commands that are looked for at the start.
-    """
-
-    mode: str
-    workspace: str
-    preload: tuple[str, ...]
-    output_limit: int
-    split_streams: bool
-    checkpoint: bool
-    memory_bytes: int | None
+    mode: str  # `process` or `session`
+    workspace: str  # the working directory in the sandbox
+    preload: tuple[str, ...]  # modules that are imported before any code runs
+    output_limit: int  # bytes of output kept of each stream of a block
+    split_streams: bool  # whether standard output and error are kept apart
+    checkpoint: bool  # whether a session is checkpointed before each block
+    memory_bytes: int | None  # the sandbox's memory limit, or None
+    # resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`
     rlimits: Mapping[str, int] = field(default_factory=dict)
+    # further resource limits, for a sandbox that no control group limits
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
-    concurrency: int = 32
+    concurrency: int = 32  # blocks that run at the same time in process mode; further blocks wait
+    # settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all
     proxy: Mapping[str, Any] | None = None
-    no_index: str | None = None
+    no_index: str | None = None  # what pip shows where it has neither a network nor an index; None where it has one
+    # seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other streams
+    # choose their own (`ByteStream.lease_s`). None for no such limit
     lease_s: float | None = None
+    # host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none
     tools: Mapping[str, Any] | None = None
-    own_shm: bool = False
+    own_shm: bool = False  # whether only this sandbox uses /dev/shm; then process mode empties it between blocks
+    # variables for the code. They are sent over the stream: an engine, a process list or a log would show them
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    reusable: bool = False
-    find_packages: tuple[str, ...] = ()
-    find_commands: tuple[str, ...] = ()
+    reusable: bool = False  # whether it may be reset for another use
+    find_packages: tuple[str, ...] = ()  # packages whose versions are looked up at the start
+    find_commands: tuple[str, ...] = ()  # commands that are looked for at the start
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Connection, OutputCallback, Reply
 from codeact_sandbox.host.protocol import Frame, checked_entries, number_of
 from codeact_sandbox.host.stream import Calls
-from codeact_sandbox.host.waiting import iterating, wait_for
+from codeact_sandbox.host.waiting import asynchronous, wait_for
 from codeact_sandbox.types.errors import (
     SandboxDied,
     SandboxError,
@@ -75,12 +76,12 @@ class Requests:
             raise ValueError(str(reply.message["error"]))
         return reply.message
 
-    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
+    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncGenerator[bytes]) -> None:
         """Send a file into the sandbox."""
         ident = next(self.idents)
         begun = False
         waiting = b""
-        async with iterating(chunks) as pieces:
+        async with aclosing(chunks if isinstance(chunks, AsyncGenerator) else asynchronous(chunks)) as pieces:
             try:
                 async for chunk in pieces:
                     if waiting:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -51,7 +50,7 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
         raise
 
 
-async def in_threads(items: Generator[T]) -> AsyncIterator[T]:
+async def in_threads(items: Generator[T]) -> AsyncGenerator[T]:
     """Iterate over a generator that yields no None, each step in a thread."""
     try:
         while (item := await in_thread(next, items, None)) is not None:
@@ -60,19 +59,8 @@ async def in_threads(items: Generator[T]) -> AsyncIterator[T]:
         items.close()  # it may have an open file
 
 
-@asynccontextmanager
-async def iterating(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Iterate over chunks, and close a generator at the end: it may have an open file."""
-    try:
-        yield aiter(chunks) if isinstance(chunks, AsyncIterable) else _asynchronous(chunks)
-    finally:
-        if isinstance(chunks, Generator):
-            chunks.close()
-        elif isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
-
-
-async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def asynchronous(chunks: Iterable[bytes]) -> AsyncGenerator[bytes]:
+    """Yield chunks."""
     for chunk in chunks:
         yield chunk
 

@@ -25,7 +25,7 @@ from codeact_sandbox import OutputChunk, Result, Sandbox, SandboxError
 from codeact_sandbox.types.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped
 from codeact_sandbox.types.filenames import printable, printable_text
 from codeact_sandbox.types.limits import parse_timeout
-from codeact_sandbox.types.option_texts import parse_texts
+from codeact_sandbox.types.option_parsing import parse_texts
 from codeact_sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE, remarks
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")

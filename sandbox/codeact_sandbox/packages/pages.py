@@ -36,9 +36,7 @@ class ProjectFile:
     hashes: Mapping[str, str] = field(default_factory=dict)  # digests in hexadecimal, by algorithm
     requires_python: str | None = None  # version specifier, or None
     yanked: bool | str = False  # whether it is yanked, or the reason
-    metadata: Mapping[str, str] | None = (
-        None  # digests of its metadata file, possibly none; None if there is no such file
-    )
+    metadata: Mapping[str, str] | None = None  # digests of its metadata file, possibly none; None without such a file
 
 
 def canonical_name(name: str) -> str | None:

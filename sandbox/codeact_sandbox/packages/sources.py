@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import stat
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from codeact_sandbox.packages.credentials import shown
-from codeact_sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
+from codeact_sandbox.files.regular_files import open_regular
+from codeact_sandbox.packages.fetching import Fetcher, FetchError, NotFoundError, shown
 from codeact_sandbox.packages.pages import (
     HTML_TYPE,
     ProjectFile,
@@ -112,7 +111,7 @@ def _read_local(path: Path, *, is_index: bool) -> list[ProjectFile]:
     with _local_errors(path):
         if path.is_dir() and not page.is_file():
             return list(_in_folder(path))
-        with open_file(page) as file:
+        with open_regular(page.resolve()) as file:
             content = file.read(PAGE_LIMIT + 1)
     if len(content) > PAGE_LIMIT:
         raise FetchError(f"{page} has more than {PAGE_LIMIT:,} bytes, too many for a page")
@@ -126,17 +125,6 @@ def _in_folder(folder: Path) -> Iterator[ProjectFile]:
             url = Path(entry.path).absolute().as_uri()
             if file_name(url) is not None and entry.is_file():
                 yield ProjectFile(entry.name, url, base)
-
-
-def open_file(path: Path) -> IO[bytes]:
-    """Open a regular file for reading."""
-    # A named pipe would block without a writer.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    file = os.fdopen(fd, "rb")
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        file.close()
-        raise OSError(f"{path} is not a regular file")
-    return file
 
 
 @dataclass(frozen=True)
@@ -157,7 +145,7 @@ async def download(url: str, base: str, fetcher: Fetcher, method: str = "GET") -
             yield Download(int(length) if length.isdigit() else None, response.aiter_raw(PIECE))
         return
     with _local_errors(path):
-        file = await asyncio.to_thread(open_file, path)
+        file = await asyncio.to_thread(lambda: open_regular(path.resolve()))
     with file:
         yield Download(os.fstat(file.fileno()).st_size, _pieces(file))
 

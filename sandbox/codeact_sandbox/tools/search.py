@@ -94,7 +94,7 @@ class SearchTool:
             names = ", ".join(tool.name for tool in self._tools)
             return f"{len(self._tools)} tools: {textwrap.shorten(names, MAX_NAMES_CHARS, placeholder=' …')}"
         found = self._index.search(query, min(max(1, limit), MAX_FOUND))
-        return "\n\n".join(map(_described, found)) or f"None of the {len(self._tools)} tools fits. Try other words."
+        return "\n\n".join(map(described, found)) or f"None of the {len(self._tools)} tools fits. Try other words."
 
     @cached_property
     def _grouped(self) -> dict[str, GroupedTool]:
@@ -165,7 +165,8 @@ def stub_files(tools: Iterable[HostToolProtocol]) -> dict[str, bytes]:
     return {f"{module}.pyi": "\n".join(stubs).encode(errors="replace") for module, stubs in files.items()}
 
 
-def _described(tool: HostToolProtocol) -> str:
+def described(tool: HostToolProtocol) -> str:
+    """Describe a tool with its whole docstring."""
     text = f"def {tool.name}{tool.signature}:\n{textwrap.indent(tool.description.strip(), '    ')}"
     return printable_text(text if len(text) <= MAX_TOOL_CHARS else f"{text[:MAX_TOOL_CHARS]} …")
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from codeact_sandbox.types.keyword_model import M, argument_error, check_names
+from codeact_sandbox.types.keyword_model import M, argument_error, check_names, did_you_mean
 from codeact_sandbox.types.limits import Limits
 from codeact_sandbox.types.options import (
     OPTIONS,
     WRONG_LIMITS,
+    BubblewrapOptions,
+    DockerOptions,
     SandboxOptions,
 )
 
@@ -52,3 +55,36 @@ def options_of(backend: str | SandboxOptions, given: Mapping[str, Any], caller: 
         backend = "bubblewrap" if only_for_bubblewrap(given) else "docker"
     check_names(caller, given, {kind: model.names() for kind, model in OPTIONS.items()}, backend)
     return parse_options(OPTIONS[backend], {"mode": "session", **given}, caller)
+
+
+def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
+    """Make arguments from texts such as those of a command line."""
+    fields = {**DockerOptions.model_fields, **BubblewrapOptions.model_fields, **Limits.model_fields}
+    arguments: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in fields:
+            near = did_you_mean(name, fields) if equals else ""
+            raise ValueError(
+                f"{text!r} is not NAME=VALUE with the name of an option{near or ': ' + ', '.join(sorted(fields))}"
+            )
+        parsed = _parse_text(name, fields[name].annotation, value)
+        if isinstance(parsed, list) and name in arguments:
+            parsed = [*arguments[name], *parsed]
+        arguments[name] = parsed
+    return arguments
+
+
+def _parse_text(name: str, kind: Any, text: str) -> Any:
+    kinds = (kind, *get_args(kind))
+    is_list = any(get_origin(each) is Sequence for each in kinds)
+    if str in kinds and not is_list:
+        return text
+    try:
+        value = json.loads(text)
+        models = [each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)]
+        return parse_options(models[0], value) if models and isinstance(value, dict) else value
+    except json.JSONDecodeError as error:
+        if text.startswith(("{", '["')):
+            raise ValueError(f"{name}={text!r} is not valid JSON: {error}") from None
+        return [text] if is_list else text

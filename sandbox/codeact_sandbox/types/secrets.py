@@ -95,7 +95,9 @@ def _parse(name: str, value: Any) -> Secret:
     try:
         return Secret.model_validate(dict(value))
     except ValidationError as error:
-        raise ValueError(f"secrets= has a malformed entry {name}: {error.errors()[0]['msg']}") from None
+        raise ValueError(
+            f"secrets= has a malformed entry {name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+        ) from None
 
 
 def dump_secrets(secrets: Mapping[str, Secret]) -> dict[str, Any]:

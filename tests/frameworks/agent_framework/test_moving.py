@@ -33,7 +33,7 @@ def test_the_program_runs(engine, tmp_path):
     server = OpenAIServer([call("execute_code", code=CODE), "teapot: 273.00 euros"]).start()
     try:
         assert run_code(HERE, server, tmp_path) == "teapot: 273.00 euros\n"
-        assert tool_results(server) == ["teapot: 273.00 euros\n"]
+        assert tool_results(server) == ["teapot: 273.00 euros"]
     finally:
         server.stop()
 

@@ -79,7 +79,7 @@ def test_an_agent_uses_tools_in_the_sandboxes_of_several_samples(engine, tmp_pat
 
     names = ("ann", "bob", "eve")
     samples = [Sample("Go.", target=name, files={"data/name": name}, setup="seq 9 > big") for name in names]
-    agent = react(tools=[bash(timeout=3), python(timeout=30)])
+    agent = react(tools=[bash(timeout=10), python(timeout=30)])
     task = Task(samples, solver=[all_at_once(), agent], scorer=file_out(), sandbox=spec_of(engine, memory="512m"))
     (log,) = evaluate(task, model=model_of(calls), log_dir=str(tmp_path), max_sandboxes=3, **QUIET)
     assert log.status == "success", log.error

@@ -21,8 +21,7 @@ from docker import APIClient
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.backends.seccomp import PROFILE, bpf_program
-from codeact_sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.seccomp import PROFILE, SYSCALLS, bpf_program
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.sandbox import reused
 

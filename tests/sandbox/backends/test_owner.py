@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.backends import owner
-from codeact_sandbox.backends.docker.labels import KIND, LIFE, OWNER, owner_labels, owner_state
+from codeact_sandbox.backends.docker.leftovers import KIND, LIFE, OWNER, owner_labels, owner_state
 from tests.cases import case
 
 WAITING = """\
 import sys
-from codeact_sandbox.backends.docker.labels import owner_labels
+from codeact_sandbox.backends.docker.leftovers import owner_labels
 print(owner_labels(), flush=True)
 sys.stdin.read()
 """

@@ -5,7 +5,7 @@ A refusal that looks the same without the filter proves nothing; the test prints
 
 import pytest
 
-from codeact_sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.seccomp import SYSCALLS
 from tests.sandbox.backends.filtered import MACHINE, NUMBERS, PLACES, UNLISTED, outcomes, require, run, run_in_docker
 from tests.sandbox.backends.syscall_probe import ALLOWED, FOREIGN, MODES, REFUSED
 

@@ -10,8 +10,7 @@ import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError, SandboxUnavailable
 from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.backends.seccomp import PROFILE, bpf_program, docker_profile
-from codeact_sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.seccomp import PROFILE, SYSCALLS, bpf_program, docker_profile
 from tests.cases import case
 from tests.sandbox.backends.filtered import run_in_docker
 

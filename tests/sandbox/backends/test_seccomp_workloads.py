@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 from codeact_sandbox import Sandbox
-from codeact_sandbox.backends.syscalls import SYSCALLS
+from codeact_sandbox.backends.seccomp import SYSCALLS
 from tests.cases import case
 from tests.sandbox.backends.filtered import MACHINE, require, run
 

@@ -20,7 +20,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.build_index import BuildIndex, serve_index
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, build_advice, resolve_image
-from codeact_sandbox.backends.docker.labels import OWNER, owner_labels
+from codeact_sandbox.backends.docker.leftovers import OWNER, owner_labels
 from codeact_sandbox.egress.connection_log import ConnectionLog
 from codeact_sandbox.packages import pip_config
 from codeact_sandbox.types.errors import SandboxStartError

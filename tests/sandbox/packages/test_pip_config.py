@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.packages import pip_config
-from codeact_sandbox.packages.credentials import Credentials
+from codeact_sandbox.packages.fetching import Credentials
 from codeact_sandbox.packages.pages import ProjectFile, belongs_to, canonical_name, parse_page, write_html
 from codeact_sandbox.packages.pip_config import PipConfig, read_options
 

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
-from codeact_sandbox.backends.bubblewrap.inherited_files import InheritedFiles
 from codeact_sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
 from codeact_sandbox.backends.bubblewrap.mounts import (
     ETC_FILES,
@@ -26,7 +25,7 @@ from codeact_sandbox.backends.bubblewrap.mounts import (
     shown_arguments,
     system_arguments,
 )
-from codeact_sandbox.backends.bubblewrap.stream import Diagnostics, PipeStream
+from codeact_sandbox.backends.bubblewrap.stream import Diagnostics, InheritedFiles, PipeStream
 from codeact_sandbox.backends.seccomp import bpf_program
 from codeact_sandbox.files.data import data_sources
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable

@@ -27,8 +27,14 @@ from codeact_sandbox.backends.docker.engine import (
     memory_of,
 )
 from codeact_sandbox.backends.docker.image_requests import Progress, find_image, labels_of
-from codeact_sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
-from codeact_sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
+from codeact_sandbox.backends.docker.leftovers import (
+    CREATION,
+    KEEP,
+    created_as,
+    owner_labels,
+    remove_later,
+    remove_orphans_in_background,
+)
 from codeact_sandbox.backends.docker.placement import placement
 from codeact_sandbox.backends.docker.stream import DockerStream
 from codeact_sandbox.backends.seccomp import docker_profile, profile_path

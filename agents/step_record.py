@@ -1,0 +1,78 @@
+"""How code of an agent runs and ends, and the record of what an agent receives from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from autogen_core.code_executor import CodeBlock, CodeResult
+
+from autogen_codeact.agents.answer import Answer, Transfer
+from autogen_codeact.agents.journal import Journal
+from codeact_sandbox import SandboxError
+
+T = TypeVar("T")
+Kind = Literal["facts", "rebuild", "file", "choice", "jobs"]
+"""What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text,
+which attempt is kept, what is new of background jobs."""
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """How code of an agent ended: also how its sandbox broke, and the answer that it gave, or the handoff that it called."""
+
+    result: CodeResult
+    error: SandboxError | None = None
+    answer: Answer | Transfer | None = None
+
+
+@dataclass(frozen=True)
+class InBranch:
+    """How the code of one attempt runs: in a branch of the session.
+
+    Args:
+        number: Number of the attempt in its step, from 1.
+        keep: Whether the branch becomes the session if the code succeeds.
+        check: Code after it that must succeed as well.
+    """
+
+    number: int
+    keep: bool = True
+    check: CodeBlock | None = None
+
+    def keeps(self, result: CodeResult) -> bool:
+        """Whether the branch is kept in which code had this result."""
+        return self.keep and result.exit_code == 0
+
+
+class RunsCode(Protocol):
+    """The part of an agent that runs its code: its `CodeRunner`."""
+
+    in_session: bool
+
+    @property
+    def asks_later(self) -> bool:
+        """Whether somebody who answers later approves its code."""
+
+    def journal(self) -> Journal | None:
+        """Return the journal of its session; None without a session."""
+
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
+        """Return how a run ended before, from its result."""
+
+
+class StepRecord(Protocol):
+    """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""
+
+    async def run(
+        self,
+        runner: RunsCode,
+        blocks: list[CodeBlock],
+        live: Callable[[], Awaitable[RunEnded]],
+        attempt: InBranch | None = None,
+    ) -> RunEnded:
+        """Run the code of a step, or of one attempt at it, or return how it ended before."""
+
+    async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
+        """Return a value from outside."""
