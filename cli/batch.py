@@ -44,9 +44,8 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     job = replace(job, sandbox=with_skills(job.sandbox))
     if job.sandbox.work_dir is not None:
         raise CommandError(
-            "--work-dir is not for a batch: tasks that run at the same time would overwrite each other's files. `files` of a "
-            "task are copied into its sandbox, --data shows files to all tasks, and each run's folder keeps what its code has "
-            "made."
+            "--work-dir is not for a batch: tasks would overwrite each other's files. Use `files` of a task, or --data for all; "
+            "each run's folder keeps what its code has made."
         )
     job, settings, uses = read_settings(job)
     silence_libraries()

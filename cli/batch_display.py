@@ -124,19 +124,15 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     parts = [f"{counts.done:,}{total} done", f"{counts.failed:,} failed", f"{counts.running:,} running"]
     if counts.seconds_left is not None:
         parts.append(f"about {format_seconds(round(counts.seconds_left))} left")
-    if counts.invalid:
-        parts.append(f"{counts.invalid:,} unusable")
-    if counts.waiting:
-        parts.append(f"{counts.waiting:,} to try again")
-    if counts.checked:
-        parts.append(f"{counts.passed:,} of {counts.checked:,} passed")
-    if counts.tasks_per_minute:
-        parts.append(f"{counts.tasks_per_minute:,.1f} tasks/min")
-    if counts.tokens:
-        parts.append(format_count(counts.tokens, "token"))
-    if counts.cost is not None:
-        parts.append(f"cost {format_cost(counts.cost)}")
-    return parts
+    more = (
+        (counts.invalid, f"{counts.invalid:,} unusable"),
+        (counts.waiting, f"{counts.waiting:,} to try again"),
+        (counts.checked, f"{counts.passed:,} of {counts.checked:,} passed"),
+        (counts.tasks_per_minute, f"{counts.tasks_per_minute:,.1f} tasks/min"),
+        (counts.tokens, format_count(counts.tokens, "token")),
+        (counts.cost is not None, f"cost {format_cost(counts.cost or 0.0)}"),
+    )
+    return [*parts, *(text for is_shown, text in more if is_shown)]
 
 
 def print_report(folder: Path, *, as_json: bool = False) -> int:

@@ -83,10 +83,7 @@ def _prices(text: str | None) -> Prices | None:
     with suppress(ValueError):
         if len(parts) == 2:
             return Prices(prompt=float(parts[0]), completion=float(parts[1]))
-    raise CommandError(
-        f"--price {text} is not a pair of prices: give the price of a million tokens that the model reads, and that it writes, "
-        "such as 2.5:10."
-    )
+    raise CommandError(f"--price {text} is not a pair of prices, of a million tokens read and written, such as 2.5:10.")
 
 
 class ChosenTasks:
@@ -215,7 +212,11 @@ class _Recording:
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
-        by_task = _by_task(text)
+        recorded: Any = None
+        with suppress(ValueError):  # `parse_answers` says what is wrong
+            recorded = json.loads(text)
+        by_task = recorded.get("tasks") if isinstance(recorded, dict) else None
+        by_task = by_task if isinstance(by_task, dict) else None
         self._common = parse_answers(text, name) if by_task is None else None
         self._by_task = {
             id_: parse_answers(json.dumps(answers), f"{name}: {id_}") for id_, answers in (by_task or {}).items()
@@ -244,12 +245,3 @@ class _ContinuedRecording(RecordedModel):
                 del answers[: len(earlier)]
                 self.provided_message_count = len(answers)
         return await super().create(messages, **options)
-
-
-def _by_task(text: str) -> dict[str, Any] | None:
-    try:
-        recorded = json.loads(text)
-    except ValueError:
-        return None
-    tasks = recorded.get("tasks") if isinstance(recorded, dict) else None
-    return tasks if isinstance(tasks, dict) else None

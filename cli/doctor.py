@@ -170,7 +170,10 @@ async def _check_sandbox(choice: SandboxChoice, add: AddCheck) -> int:
             limits = Limits(memory=(await found.facts()).memory_bytes) if found is not None else Limits()
             for check in limit_checks(probed, limits):
                 add(check if choice.kind == "docker" else _for_bubblewrap(check, probed))
-            add(await _check_round_trip(executor))
+            begun, answer = time.monotonic(), await _output(executor, "print(6 * 7)")
+            took = format_duration(time.monotonic() - begun)
+            wrong = Check("block", "lack", f"print(6 * 7) gave {answer!r}", "Try another image with --image.")
+            add(Check("block", "ok", f"one block takes {took}") if answer == "42\n" else wrong)
     except (SandboxError, CommandError, ValueError) as error:
         add(Check("sandbox", "lack", "can't be used", str(error)))
     return 0
@@ -191,15 +194,6 @@ async def _output(executor: CodeExecutor, code: str) -> str:
     if result.exit_code != 0:
         raise CommandError(f"a test block ended with exit code {result.exit_code}: {result.output.strip()}")
     return result.output
-
-
-async def _check_round_trip(executor: CodeExecutor) -> Check:
-    begun = time.monotonic()
-    answer = await _output(executor, "print(6 * 7)")
-    took = format_duration(time.monotonic() - begun)
-    if answer != "42\n":
-        return Check("block", "lack", f"print(6 * 7) gave {answer!r}", "Try another image with --image.")
-    return Check("block", "ok", f"one block takes {took}")
 
 
 def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:

@@ -65,7 +65,10 @@ def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:
     if as_json:
         print_json({"ok": "failed" not in actions, "sandboxes": rows})
     else:
-        _print(rows)
+        width = max((len(row["name"]) for row in rows), default=0)
+        for row in rows:
+            about = printable(row["error"] or f"{row['state']}; {row['why']}", keep="\n")
+            print(f"{row['action']:<16}  {row['kind']:<10}  {row['name']:<{width}}  {about}")  # noqa: T201 - it is the output
         if not rows:
             say("no leftover sandboxes or folders")
         elif "left alone" in actions:
@@ -82,10 +85,3 @@ def _treat(item: Leftover, *, everything: bool, dry_run: bool) -> dict[str, str]
             action, error = "failed", str(failure)
     found = {"kind": item.kind, "name": item.name, "state": item.state, "why": item.reason}
     return {"action": action, **found, "error": error}
-
-
-def _print(rows: list[dict[str, str]]) -> None:
-    width = max((len(row["name"]) for row in rows), default=0)
-    for row in rows:
-        about = printable(row["error"] or f"{row['state']}; {row['why']}", keep="\n")
-        print(f"{row['action']:<16}  {row['kind']:<10}  {row['name']:<{width}}  {about}")  # noqa: T201 - it is the output

@@ -30,8 +30,7 @@ def view(target: str | None, compare: Path | None, *, host: str, port: int, open
         with suppress(KeyboardInterrupt):
             if not is_loopback(host):
                 say(
-                    f"warning: everybody who can reach {host} and has this address sees the runs, and the connection is not "
-                    "encrypted"
+                    f"warning: whoever reaches {host} and has this address sees the runs; the connection is not encrypted"
                 )
             print(server.url, flush=True)  # noqa: T201 - it is the output
             if open_browser:

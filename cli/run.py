@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
@@ -52,10 +52,6 @@ from autogen_codeact.teams import FinalWordTermination
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.languages import find_language
-
-if TYPE_CHECKING:
-    from autogen_codeact.cli.pages import LivePage
-
 
 EXIT_WAITING = 4  # the run waits for an answer
 
@@ -180,7 +176,7 @@ class _Run:
         self, job: RunJob, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
-        self.page: LivePage | None = None
+        self.page: Any = None  # a `LivePage`, of an extra
         self._files_stay = job.sandbox.work_dir is not None
         self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
 

@@ -13,8 +13,8 @@ from tests.cli.support import codeact
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
 
 WORK_DIR = (
-    "codeact: --work-dir is not for a batch: tasks that run at the same time would overwrite each other's files. `files` of a "
-    "task are copied into its sandbox, --data shows files to all tasks, and each run's folder keeps what its code has made.\n"
+    "codeact: --work-dir is not for a batch: tasks would overwrite each other's files. Use `files` of a task, or --data for all; "
+    "each run's folder keeps what its code has made.\n"
 )
 
 
@@ -42,8 +42,7 @@ def test_invalid_options_are_an_error(model, tmp_path_factory):
         (["--max-cost", "1"], "codeact: --max-cost needs --price P:C: the price of this model is not in the list of "),
         (
             ["--price", "cheap"],
-            "codeact: --price cheap is not a pair of prices: give the price of a million tokens that the model reads, and that "
-            "it writes, such as 2.5:10.\n",
+            "codeact: --price cheap is not a pair of prices, of a million tokens read and written, such as 2.5:10.\n",
         ),
         (["--price", "1:-2"], "codeact: --price 1:-2 is not a pair of prices"),
         (

@@ -71,8 +71,7 @@ def test_view_warns_of_addresses_that_others_can_reach(tmp_path):
         status, out, err = stop(process)
         assert (status, out) == (0, "")
         assert err == (
-            "codeact: warning: everybody who can reach 0.0.0.0 and has this address sees the runs, and the connection is not "
-            "encrypted\n"
+            "codeact: warning: whoever reaches 0.0.0.0 and has this address sees the runs; the connection is not encrypted\n"
         )
 
 

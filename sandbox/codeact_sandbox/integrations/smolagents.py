@@ -15,7 +15,6 @@ import PIL.Image
 from smolagents import serialization
 from smolagents.local_python_executor import CodeOutput, PythonExecutor
 from smolagents.monitoring import AgentLogger, LogLevel
-from smolagents.serialization import SafeSerializer
 from smolagents.utils import AgentError
 
 from codeact_sandbox import HostTool, Result, Sandbox
@@ -52,21 +51,15 @@ class CodeactExecutor(PythonExecutor):
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
         self.sandbox = sandbox or Sandbox()
-        self.tools: dict[str, Callable[..., Any]] = {}
-        """The tools that the code can call, by name."""
-        self.result: Result | None = None
-        """What the last code did: its displays, files and calls."""
-        self.answers: list[Any] = []
-        """The final answers of the last code."""
+        self.tools: dict[str, Callable[..., Any]] = {}  # that the code can call, by name
+        self.result: Result | None = None  # what the last code did: its displays, files and calls
+        self.answers: list[Any] = []  # the final answers of the last code
         self._known: set[str] = set()
         self._figures: list[Any] = []
         self._logger = AgentLogger(level=LogLevel.OFF)
 
     def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
-        """Let the code call these tools, and no others.
-
-        Args:
-            tools: Functions, tools or managed agents, by name.
+        """Let the code call these functions, tools or managed agents, and no others.
 
         Raises:
             ValueError: A name is a keyword or builtin of Python.
@@ -76,24 +69,18 @@ class CodeactExecutor(PythonExecutor):
         self.tools = dict(tools)
 
     def send_variables(self, variables: Mapping[str, Any]) -> None:
-        """Set variables of the code.
-
-        Args:
-            variables: Their values by name; of the same types as those of tools.
+        """Set variables of the code, whose values have the types of those of tools.
 
         Raises:
             smolagents.serialization.SerializationError: A value has another type.
         """
         if variables:
-            values = SafeSerializer.to_json_safe(dict(variables))
+            values = serialization.SafeSerializer.to_json_safe(dict(variables))
             load = _LOAD.format("_values := {}")
             self(f"{load}\nglobals().update(_values['SafeSerializer'].from_json_safe({values!r}))\ndel _values")
 
     def __call__(self, code_action: str) -> CodeOutput:
         """Run code.
-
-        Args:
-            code_action: The code.
 
         Returns:
             Its output, and the final answer or else the value of its last expression.
@@ -113,16 +100,12 @@ class CodeactExecutor(PythonExecutor):
         return CodeOutput(result.value_repr if result.value is None else result.value, logs, False)
 
     def show_figures(self, step: Any, agent: Any = None) -> None:
-        """Let the model see the figures of each step: `CodeAgent(..., step_callbacks=[executor.show_figures])`.
-
-        Args:
-            step: The step that has ended; it gets the images.
-            agent: Not used.
-        """
+        """Let the model see the figures of each step: `CodeAgent(..., step_callbacks=[executor.show_figures])`."""
         figures, self._figures = self._figures, []
         for data in figures:
             with suppress(ImageRefused):  # the output has a line about it
-                step.observations_images = [*(step.observations_images or []), _image(data)]
+                image = PIL.Image.open(BytesIO(check_image(data)[0]))
+                step.observations_images = [*(step.observations_images or []), image]
 
     def cleanup(self) -> None:
         """Stop the sandbox."""
@@ -135,10 +118,10 @@ class _Tool(HostTool):
     def __init__(self, name: str, executor: CodeactExecutor) -> None:
         def run(call: list[Any]) -> Any:
             _check(call)
-            args, kwargs = SafeSerializer.from_json_safe(call)
+            args, kwargs = serialization.SafeSerializer.from_json_safe(call)
             answer = executor.tools[name](*args, **kwargs)
             if name != FINAL_ANSWER:
-                return SafeSerializer.to_json_safe(answer)
+                return serialization.SafeSerializer.to_json_safe(answer)
             executor.answers.append(answer)
             return None
 
@@ -147,10 +130,6 @@ class _Tool(HostTool):
         self.source = _STUB.format(  # type: ignore[assignment]  # Python instead of data
             load=_LOAD.format("_smolagents"), name=name, end=_END if name == FINAL_ANSWER else _RETURN
         )
-
-
-def _image(data: bytes) -> Any:
-    return PIL.Image.open(BytesIO(check_image(data)[0]))
 
 
 def _check(value: Any) -> None:
