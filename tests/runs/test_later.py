@@ -1,8 +1,9 @@
 """Approvals that wait: a run ends with its question, and goes on with the answer."""
 
-import asyncio
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from autogen_codeact.executors.tools.later import NO_LOG
 from autogen_codeact.runs import AlreadyAnsweredError, RunError, RunWaiting, list_runs, recorded, resume
 from autogen_codeact.runs.answers import Answer
 from autogen_codeact.runs.events import QuestionAnswered, QuestionAsked
-from autogen_codeact.runs.plan import Plan, answered, make_plan
+from autogen_codeact.runs.plan import answered, make_plan
 from autogen_codeact.teams import Graph, Team
 from autogen_codeact.teams.loading import check_untrusted
 from tests.agents.codeact import python
@@ -80,21 +81,43 @@ async def test_denied_code_does_not_run_and_the_model_gets_the_reason(bubblewrap
     ]
 
 
+PRESS = """
+import pathlib, sys
+from autogen_codeact.runs import AlreadyAnsweredError
+from autogen_codeact.runs.plan import answered, make_plan
+plan = make_plan(pathlib.Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print("first", answered(plan, {"q1": sys.argv[2] == "True"}).questions[0].answer.approved)
+except AlreadyAnsweredError as error:
+    print("other", error)
+"""
+
+
+def answers_of_processes(folder: Path) -> list[tuple[str, str, str]]:
+    """Answer in four processes at once; return what came of each: "first" or "other", and the rest."""
+    started = [
+        subprocess.Popen([sys.executable, "-c", PRESS, folder, str(yes)], stdin=-1, stdout=-1, text=True)
+        for yes in (True, False) * 2
+    ]
+    assert [each.stdout.readline() for each in started if each.stdout] == ["ready\n"] * 4
+    for each in started:
+        print(file=each.stdin, flush=True)
+    return sorted(each.communicate(timeout=60)[0].strip().partition(" ") for each in started)
+
+
 async def test_first_answer_counts_and_only_to_questions_that_were_asked(bubblewrap: None, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         await waiting(agent(executor, python(FIRST), "done", approval_func=Later()), folder)
     with pytest.raises(RunError, match=r"has no question 'q2'; it waits for q1\.$"):
         await resume(folder, decisions={"q2": True})
-    plan = make_plan(folder)
-    pressed = [asyncio.to_thread(answered, plan, {"q1": approved}) for approved in (True, False) * 4]
-    first, *others = sorted(
-        await asyncio.gather(*pressed, return_exceptions=True), key=lambda each: not isinstance(each, Plan)
-    )
-    assert isinstance(first, Plan)
-    said = "approved" if first.questions[0].answer.approved else "denied"
-    assert {re.sub(r"at .* UTC", "at TIME UTC", str(each)) for each in others} == {
-        f"q1 was {said} before, at TIME UTC: the first answer counts. `codeact resume` without an answer goes on with the run."
+    said = answers_of_processes(folder)
+    assert [kind for kind, _, _ in said] == ["first", "other", "other", "other"]
+    was = "approved" if said[0][2] == "True" else "denied"
+    assert {re.sub(r"at .* UTC", "at TIME UTC", text) for _, _, text in said[1:]} == {
+        f"q1 was {was} before, at TIME UTC: the first answer counts. `codeact resume` without an answer goes on with the run."
     }
     with pytest.raises(AlreadyAnsweredError):
         await resume(folder, decisions={"q1": True})
