@@ -33,9 +33,7 @@ class Quota:
     """The limits of the host folder, and its content as counted for them: never too little, unless others write to it."""
 
     max_files: int  # limit of regular files; the limit of entries of any kind is twice as high
-    max_file_bytes: (
-        int  # limit of one file in bytes. Larger files are not counted in `bytes`: they can only be the user's
-    )
+    max_file_bytes: int  # limit of one file; larger files are not counted in `bytes`: they can only be the user's
     max_total_bytes: int  # limit of all files in bytes
     entries: int = 0
     files: int = 0
