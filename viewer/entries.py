@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from autogen_codeact.viewer.schema import StepKind, Summary, Usage
 from autogen_codeact.viewer.text import title, visible
 
+_MARKS = re.compile(r"\*\*|`|^#{1,6} ", re.MULTILINE)
 _FENCE = re.compile(r"^```.*$", re.MULTILINE)
 _LIVE_CHARS = 256 * 1024
 
@@ -69,10 +70,11 @@ class StepEntry:
     undone: bool = False  # an attempt that was not kept
     revision: int = 0  # number of its last change among all changes of the run
 
-    def set_title(self, text: object) -> None:
-        """Take the first words of a text as the title, unless it is empty."""
+    def set_title(self, text: object, *, markdown: bool = False) -> None:
+        """Take the first words of a text as the title, without their marks, unless it is empty."""
         if isinstance(text, str) and text.strip():
-            self.title = title(_FENCE.sub("", text).lstrip())
+            text = _FENCE.sub("", text).lstrip()
+            self.title = title(_MARKS.sub("", text[:1000]) if markdown else text)
 
     def summary(self, *, running: bool) -> Summary:
         """Return its short form."""

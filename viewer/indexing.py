@@ -256,7 +256,7 @@ class StepIndex:
             self.prompt_tokens += read
             self.completion_tokens += written
         content = result.get("content")
-        entry.set_title(content)
+        entry.set_title(content, markdown=True)
         self._keep_answer(entry, content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None)
         return entry.answer
 
@@ -383,7 +383,7 @@ class StepIndex:
             entry = self._new(kind, agent.key, line)
         if kind != "decision" or not entry.title:
             words = content.partition("```")[0] if isinstance(content, str) else None
-            entry.set_title(words or content if isinstance(content, str) else message.get("type"))
+            entry.set_title(words or content if isinstance(content, str) else message.get("type"), markdown=True)
         agent.ran = None
         return entry
 

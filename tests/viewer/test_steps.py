@@ -344,6 +344,12 @@ def _safe_lines(events):
         yield json.dumps(data, default=str).encode() + b"\n"
 
 
+def test_titles_of_answers_have_no_marks_of_markdown(tmp_path):
+    answer = text("## Sum\n**Five** of `x`: a*b, #1")
+    run = read(write_log(tmp_path / "run", lines([started(), answer])))
+    assert [each["title"] for each in run.summaries(2, 2)] == ["Sum Five of x: a*b, #1"]
+
+
 def test_long_output_is_shortened_and_the_whole_can_be_had(tmp_path):
     output = "".join(f"line {n}\n" for n in range(30_000))
     run = read(write_log(tmp_path / "run", lines(whole_run(output=output))))
