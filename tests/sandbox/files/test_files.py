@@ -189,7 +189,7 @@ class TestUploadAndDownload:
             await executor.upload(tmp_path / "source", "folder")
         await executor.upload(tmp_path / "source", "password")  # takes the link's place
         assert await out(executor, "import os; print(os.path.islink('password'), os.listdir('/tmp'))") == "False []\n"
-        for name in ("away/x", "fifo", "not/there"):
+        for name in ("away/x", "fifo", "folder", "not/there"):
             with pytest.raises(SandboxFileError):
                 await asyncio.wait_for(executor.download(name, tmp_path / "target"), 10)
         assert not (tmp_path / "target").exists()
