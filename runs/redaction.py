@@ -33,7 +33,7 @@ WITHHELD = "[withheld, because the redact function failed: {kind}]"
 MIN_SECRET = 8
 MAX_DEPTH = 20
 SECRET_NAME = re.compile(
-    r"(?:^|_)(?:key|token|secret|password|passwd|credentials?|auth|authorization)(?:$|_)", re.IGNORECASE
+    r"(?:^|[_-])(?:(?:api)?key|token|secret|password|passwd|credentials?|auth|authorization)(?:$|[_-])", re.IGNORECASE
 )
 
 _FIXED = frozenset({"type", "time", "id", "created_at", "run", "agent", "request", "kind", "at", "outcome"})
