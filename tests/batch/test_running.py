@@ -41,6 +41,7 @@ async def test_row_has_everything_about_its_run(server: OpenAIServer, make: Make
         run=started.run,
         log=row.log,
         started=row.started,
+        task=str(double(4).task),
         metadata={"number": 4},
     )
     assert lines(tmp_path / "out") == [row.model_dump(mode="json")]
