@@ -153,7 +153,9 @@ class Commands:
         for executor in self._executors()[:1]:
             forward = await self._turns.guarded(executor.forward(int(port)))
             if forward is not None:
-                self._terminal.line(f"{forward.url} leads to port {port} of the sandbox, while this chat runs.")
+                self._terminal.line(
+                    f"{forward.url} leads to port {port} of the sandbox, while this chat runs. Its page can use your network."
+                )
 
     async def _undo(self, _: str) -> None:
         undone = await self._turns.guarded(self._turns.conversation.undo(partial(say_rebuilding, hint="")))

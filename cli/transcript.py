@@ -296,6 +296,8 @@ def _kept(folder: Path, display: Display) -> Path | None:
     content = display.image[0] if display.image is not None else str(display.data.get("image/svg+xml", "")).encode()
     name = Path(download_name(display.name) or "figure")
     with suppress(OSError):
+        if folder.is_symlink():  # of somebody else's checkout, for example
+            return None
         folder.mkdir(exist_ok=True)
         for number in range(1, MAX_COPIES):
             path = folder / (name if number == 1 else f"{name.stem}-{number}{name.suffix}")

@@ -19,6 +19,8 @@ RUN_IN_BACKGROUND = "run_in_background"
 MAX_JOBS = 16
 MAX_NEWS_CHARS = 4_000
 """Of the new output of one job that the model is shown, the last."""
+MAX_ALL_NEWS_CHARS = 16_000
+"""The same of all jobs together."""
 MAX_OUTPUT_CHARS = 200_000
 """Of what code gets as the output of a job, the last."""
 MAX_COMMAND_CHARS = 200
@@ -107,6 +109,8 @@ class BackgroundJobs:
         self._sandbox = sandbox
         self._jobs: dict[str, _Started] = {}
         self._count = 0
+        self._forgotten = 0
+        """Jobs that have ended and were forgotten before the model was told."""
         self.lost = False
         """Whether an earlier process has started jobs, which its sandbox has ended."""
 
@@ -156,6 +160,9 @@ class BackgroundJobs:
             raise ValueError("nobody here starts jobs")
         if sum(each.job.exit_code is None for each in self._jobs.values()) >= MAX_JOBS:
             raise ValueError(TOO_MANY)
+        ended = [name for name, each in self._jobs.items() if each.job.exit_code is not None]
+        for name in ended[: -MAX_JOBS + 1]:
+            self._forgotten += not self._jobs.pop(name).told_end
         job = await start_job(self._sandbox, words, cwd=cwd, env={"PYTHONUNBUFFERED": "1"})
         self._count += 1
         # An old job of a session that was rebuilt must not be taken for a new one.
@@ -166,14 +173,17 @@ class BackgroundJobs:
     async def news(self) -> JobNews:
         """Return what is new since the last call; jobs that have ended are in it for the last time."""
         texts = [LOST] if self.lost else []
+        if self._forgotten:
+            texts.append(f"[{self._forgotten:,} further jobs have ended]")
         running: list[str] = []
-        self.lost = False
+        self.lost, self._forgotten, left = False, 0, MAX_ALL_NEWS_CHARS
         for name, each in list(self._jobs.items()):
             if each.told_end:
                 continue
             label = f"job {name.partition('-')[0]} ({each.command})"
             try:
-                new, exit_code = await _new_output(each), each.job.exit_code
+                new, exit_code = await _new_output(each, left), each.job.exit_code
+                left -= len(new)
             except SandboxError:
                 del self._jobs[name]
                 texts.append(f"[{label} has ended with its sandbox]")
@@ -194,11 +204,12 @@ class BackgroundJobs:
                     await each.job.wait(END_S)
 
 
-async def _new_output(each: _Started) -> str:
-    """Return the last part of what a job has written since the last call."""
+async def _new_output(each: _Started, left: int) -> str:
+    """Return the last part of what a job has written since the last call, as far as there is room left for it."""
     output = await each.job.output()
     written = len(output.stdout_bytes) + output.stdout_dropped
     new, each.shown = written - each.shown, written
     text = output.stdout_bytes[-new:].decode("utf-8", "replace") if new else ""
     text = printable(apply_carriage_returns(text).rstrip("\n"), keep="\n\t")
-    return f"[…]\n{text[-MAX_NEWS_CHARS:]}" if len(text) > MAX_NEWS_CHARS else text
+    most = min(MAX_NEWS_CHARS, max(left, 0))
+    return f"[…]\n{text[len(text) - most :]}" if len(text) > most else text

@@ -18,7 +18,7 @@ from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import Frame, checked_entries
 from codeact_sandbox.host.waiting import CrossLoopSemaphore, in_thread
 from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
-from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
+from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileError, Unsupported
 from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RunContext, check_block
@@ -150,6 +150,8 @@ class AsyncBranch:
             client, EMPTY_BLOCK, RunContext(journalled=True), sandbox.timeout, observed=False
         )
         self._files_before = before.files_before
+        if client.processes.busy:  # started meanwhile
+            raise Unsupported(COMMANDS)
         sandbox.branch, self._client = self, client
         self._files = _Files(client, workspace, sandbox._run_block)
         try:
@@ -161,7 +163,10 @@ class AsyncBranch:
     async def _save(self) -> None:
         saved: BinaryIO = await in_thread(tempfile.TemporaryFile)
         self._saved = saved
-        await trees.save(self._sandbox, saved)
+        try:
+            await trees.save(self._sandbox, saved)
+        except SandboxFileError as error:
+            raise Unsupported(f"the session can't be branched: {error}") from error
         client = self._live()
         if client.gateway is not None:
             client.gateway.shut()  # until the next block outside the branch

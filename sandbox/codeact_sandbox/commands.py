@@ -18,7 +18,7 @@ from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.processes import Command, Kept, Process
 from codeact_sandbox.host.protocol import decoded
 from codeact_sandbox.host.waiting import in_thread, wait_for
-from codeact_sandbox.types.errors import SandboxError, SandboxFileError, Unsupported
+from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileError, Unsupported
 from codeact_sandbox.types.limits import parse_seconds, parse_timeout
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult
@@ -248,6 +248,8 @@ async def _prepared(sandbox: HasCommands) -> RunnerClient:
     workspace = sandbox._folder.workspace
     if workspace is not None and (client.blocks.undelivered or not workspace.unchanged(most=sync.QUICK_STATS)):
         await sync.push_changes(workspace, client, sandbox.options.limits)
+        if await live_client(sandbox) is not client:  # it also refuses what a branch has begun meanwhile
+            raise SandboxDied("the sandbox was replaced meanwhile")
     return client
 
 

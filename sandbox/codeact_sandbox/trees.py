@@ -21,7 +21,7 @@ from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.runner.worker import trees
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.limits import parse_names
+from codeact_sandbox.types.limits import parse_names, parse_size
 
 FileType = Literal["file", "folder", "link", "other"]
 MAX_LISTED = 100_000
@@ -29,6 +29,7 @@ MAX_ANSWER_BYTES = 64 * 1024**2
 MAX_FAILURE_BYTES = 64 * 1024
 MAX_ENTRIES = 200_000
 MAX_BYTES = 16 * 1024**3
+HEADERS = 256 * 1024**2  # what a tar file may have beside its files' content
 TRANSFER_TIMEOUT_S = 600.0  # for whole folders; other operations may take as long as a block
 _LIMITS: dict[str, Any] = {"most_entries": MAX_ENTRIES, "most_bytes": MAX_BYTES}
 Take = Callable[[bytes], Awaitable[object]]
@@ -279,9 +280,21 @@ async def unpack(sandbox: HasCommands, content: Input, *, compressed: bool = Tru
 
 
 async def save(sandbox: HasCommands, file: BinaryIO) -> None:
-    """Write the workspace as a tar file, for `put_back`."""
-    take = partial(in_thread, file.write)
-    await _operate(sandbox, "pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, compressed=False, **_LIMITS)
+    """Write the workspace as a tar file, for `put_back`.
+
+    Files with holes can be larger than all that the workspace can hold; code in the sandbox could also send more than it has.
+    """
+    size, written = parse_size(sandbox.options.limits.resolved().workspace), 0
+
+    async def take(data: bytes) -> None:
+        nonlocal written
+        written += len(data)
+        if written > size + HEADERS:
+            raise SandboxFileError(errno.EFBIG, "its files are larger than the workspace", ".")
+        await in_thread(file.write, data)
+
+    limits = _LIMITS | {"most_bytes": size}
+    await _operate(sandbox, "pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, compressed=False, **limits)
 
 
 async def put_back(sandbox: HasCommands, file: BinaryIO) -> None:

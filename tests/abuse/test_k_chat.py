@@ -51,3 +51,7 @@ def test_k_figures_are_written_into_their_folder_only(tmp_path):
         assert path.read_bytes() == b"image", name
     assert outside.read_text() == "mine"
     assert sorted(tmp_path.iterdir()) == [folder, outside]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "of a checkout").symlink_to("elsewhere")
+    assert _kept(tmp_path / "of a checkout", Display("figure.png", {"image/png": b"image"})) is None
+    assert not list((tmp_path / "elsewhere").iterdir())

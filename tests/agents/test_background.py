@@ -215,3 +215,13 @@ async def test_configuration_has_background(bubblewrap: None) -> None:
     dumped = agent.dump_component()
     assert dumped.config["background"] is True
     assert CodeActAgent.load_component(dumped).dump_component() == dumped
+
+
+async def test_many_jobs_are_forgotten_and_shown_within_bounds(backend: str) -> None:
+    code = "for n in range(40): run_in_background('yes' + ' | head -c 5000').wait(20)"
+    async with started(backend) as executor:
+        agent, client = agent_of(executor, python(code), "Done.")
+        await agent.run(task="Go.")
+    shown = str(received_by(client)[1][-1].content)
+    assert "[24 further jobs have ended]" in shown
+    assert 10_000 < len(shown) < 20_000

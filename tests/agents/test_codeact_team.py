@@ -27,6 +27,7 @@ from PIL import Image as PILImage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
 from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
@@ -127,6 +128,12 @@ ARGUMENTS: dict[str, Any] = {
     "describe_environment": False,
     "context_budget": 50_000,
     "skills": [str(Path(__file__).parents[2] / "samples" / "skills")],
+    "max_cost": 0.5,
+    "prices": Prices(prompt=1, completion=2),
+    "attempts": 2,
+    "check": "assert total > 0",
+    "choose": "model",
+    "background": True,
 }
 
 
@@ -150,13 +157,14 @@ def test_every_argument_survives_json(bubblewrap: None) -> None:
 
     assert twin.dump_component().model_dump_json(exclude_none=True) == text
     config = json.loads(text)["config"]
-    objects = {*typed, "handoffs"}
+    objects = {*typed, "handoffs", "prices"}
     assert {name: config[name] for name in ARGUMENTS if name not in objects} == {
         name: value for name, value in ARGUMENTS.items() if name not in objects
     }
     factory = StructuredMessageFactory(input_model=Sum, format_string="It is {total}.")
     assert config["structured_message_factory"] == factory.dump_component().model_dump(exclude_none=True)
     assert config["handoffs"] == [ARGUMENTS["handoffs"][0].model_dump()]
+    assert config["prices"] == ARGUMENTS["prices"].model_dump()
     assert (config["code_executor"]["config"]["timeout"], config["model_context"]["config"]["buffer_size"]) == (7, 5)
 
 

@@ -49,6 +49,14 @@ def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> No
         }
 
 
+def test_files_with_holes_that_are_larger_than_the_workspace_refuse_a_branch(backend: str) -> None:
+    with Sandbox(backend, limits=Limits(workspace="64m")) as box:  # type: ignore[arg-type]
+        box.run("x = 1; file = open('holes', 'wb'); file.truncate(300 * 2**20)")
+        with pytest.raises(Unsupported, match=r"the session can't be branched: .*67108864 bytes"), box.branch():
+            pass
+        assert (box.run("x").value, box.stat("holes").size) == (1, 300 * 2**20)
+
+
 def test_blocks_that_fail_in_a_branch_leave_the_session_as_it_was(backend: str) -> None:
     with Sandbox(backend) as box:  # type: ignore[arg-type]
         box.run("x = 1; open('data.txt', 'w').write('before')")

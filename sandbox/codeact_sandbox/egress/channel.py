@@ -151,7 +151,8 @@ async def relay(
     pending: set[asyncio.Future[None]] = set(tasks)
     try:
         while pending:
-            limit_s = IDLE_S if len(pending) == len(tasks) else HALF_CLOSED_S
+            answers = until_down_ends and receiving in pending  # a request was sent, and its answer is awaited
+            limit_s = IDLE_S if answers or len(pending) == len(tasks) else HALF_CLOSED_S
             done, pending = await asyncio.wait(pending, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()

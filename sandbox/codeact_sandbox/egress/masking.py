@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterable
@@ -12,10 +13,14 @@ _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def forms(value: bytes) -> set[bytes]:
-    """Return a value as it is, as JSON, hexadecimal, URL-encoded, and within base64 at any offset."""
+    """Return a value as it is, as JSON and HTML, hexadecimal, URL-encoded, and within base64 at any offset."""
     text = value.decode("ascii")
     as_json = json.dumps(text)[1:-1]
     found = {text, as_json, as_json.replace("/", "\\/"), value.hex(), value.hex().upper()}
+    found |= {html.escape(text), html.escape(text, quote=False), html.escape(text).replace("+", "&#x2B;")}
+    for special in ("<>&", "<>&'=", "\"&'+<>`"):  # what the encoders of Go, Gson and .NET escape
+        for digits in ("\\u%04x", "\\u%04X"):
+            found.add("".join(digits % ord(each) if each in special else json.dumps(each)[1:-1] for each in text))
     for encoded in (quote(text, safe=""), quote(text), quote_plus(text), "".join(f"%{byte:02X}" for byte in value)):
         found |= {encoded, _ESCAPE.sub(lambda match: match[0].lower(), encoded)}
     for before in range(3):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -14,6 +15,7 @@ from codeact_sandbox.types.environment import check_names
 
 MIN_CHARS, MAX_CHARS = 8, 8192
 MAX_SECRETS = 100
+MAX_ALL_CHARS = 65_536  # all values are searched in each answer
 _TLS_PORTS = (443,)
 
 
@@ -109,13 +111,22 @@ def look_up(secrets: Mapping[str, Secret], host: Mapping[str, str] | None = None
     """Look up the values, at the start of a sandbox.
 
     Raises:
-        ValueError: A variable is not set, or its value can't be a header's.
+        ValueError: A variable is not set, its value can't be a header's or is a part of another's, or they are too long.
     """
     variables = os.environ if host is None else host
-    return [
+    found = [
         SecretValue(name, _checked(name, each.env, variables.get(each.env)), each.entries)
         for name, each in secrets.items()
     ]
+    for one, other in permutations(found, 2):
+        if one.value != other.value and one.value in other.value:
+            raise ValueError(
+                f"The value of the secret {one.name} is a part of that of {other.name}, so answers could show the rest: leave "
+                "one of them out."
+            )
+    if sum(len(each.value) for each in found) > MAX_ALL_CHARS:
+        raise ValueError(f"All secrets together have more than {MAX_ALL_CHARS:,} characters: give fewer.")
+    return found
 
 
 def _checked(name: str, variable: str, value: str | None) -> bytes:

@@ -256,6 +256,29 @@ def test_a_value_is_masked_however_it_is_cut(value: str) -> None:
             assert b"".join(pieces) + stream.feed(b"", last=True) == whole
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dGhpcw+x/\\u003d\\u003d", "dGhpcw+x/\\u003D\\u003D",
+        "dGhpcw\\u002Bx/==", "dGhpcw&#x2B;x/==",
+        "a\\u0026b\\u003cc-and-more", "a&amp;b&lt;c-and-more",
+    ],
+)  # fmt: skip
+def test_a_value_is_masked_as_encoders_of_other_languages_write_it(text: str) -> None:
+    assert set(Mask([b"dGhpcw+x/==", b"a&b<c-and-more"]).text(text)) == {"*"}
+
+
+def test_values_that_contain_another_or_are_too_long_together_are_refused() -> None:
+    def secrets(*names: str) -> dict[str, Secret]:
+        return parse_secrets({name: {"env": name, "hosts": ["api.example.com"]} for name in names})
+
+    with pytest.raises(ValueError, match="value of the secret USER is a part of that of BOTH"):
+        look_up(secrets("USER", "BOTH"), {"USER": "somebody", "BOTH": "somebody:password"})
+    names = [f"KEY_{number}" for number in range(9)]
+    with pytest.raises(ValueError, match="All secrets together have more than 65,536 characters"):
+        look_up(secrets(*names), {name: f"{name}{'x' * 8000}" for name in names})
+
+
 def test_what_is_no_value_is_passed_on_at_once() -> None:
     stream = MaskedStream(Mask([VALUE.encode()]))
     assert stream.feed(b"data: one\n\n") == b"data: one\n\n"
