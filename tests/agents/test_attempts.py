@@ -12,7 +12,7 @@ from autogen_core.models import SystemMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import Attempt, CodeActAgent
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import HostTool
 from tests.agents.codeact import (
@@ -25,21 +25,11 @@ from tests.agents.codeact import (
     python,
     user,
 )
+from tests.agents.conftest import EXECUTORS
 from tests.agents.support import model_answer, received_by, scripted
 from tests.cases import case
 
-EXECUTORS: dict[str, Any] = {
-    "docker": DockerCommandLineCodeExecutor,
-    "bubblewrap": BubblewrapCommandLineCodeExecutor,
-}
 TASK = "What is 6 * 7?"
-
-
-@pytest.fixture(params=EXECUTORS)
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    request.getfixturevalue("docker_engine" if name == "docker" else name)
-    return name
 
 
 @asynccontextmanager

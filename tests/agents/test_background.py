@@ -15,7 +15,7 @@ from autogen_core.models import SystemMessage
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import BACKGROUND
 from autogen_codeact.agents.jobs import JOBS_RUN
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import (
     answer_message,
@@ -27,20 +27,10 @@ from tests.agents.codeact import (
     python,
     user,
 )
+from tests.agents.conftest import EXECUTORS
 from tests.agents.support import received_by, scripted
 
-EXECUTORS: dict[str, Any] = {
-    "docker": DockerCommandLineCodeExecutor,
-    "bubblewrap": BubblewrapCommandLineCodeExecutor,
-}
 LEFT = "cat /proc/*/cmdline | grep -ac 'sleep.391[7]'"
-
-
-@pytest.fixture(params=EXECUTORS)
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    request.getfixturevalue("docker_engine" if name == "docker" else name)
-    return name
 
 
 @asynccontextmanager
