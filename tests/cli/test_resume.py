@@ -150,7 +150,7 @@ def test_run_waits_for_each_answer_and_goes_on(tmp_path):
         second = codeact("resume", folder, "--approve", "--json", env=KEY)
         unclear = codeact("resume", folder, "--question", "q2", env=KEY)
         unknown = codeact("resume", folder, "--question", "q9", "--approve", env=KEY)
-        done = codeact("resume", folder, "--deny", "too dear", env=KEY)
+        done = codeact("resume", folder, "--deny", "too expensive", env=KEY)
         over = codeact("resume", folder, "--deny", "too late", env=KEY)
     question = "q1: may coder run this code?\n```python\nx = 6\n```"
     said = (
@@ -175,7 +175,7 @@ def test_run_waits_for_each_answer_and_goes_on(tmp_path):
     assert (unclear.status, unclear.err) == (2, "codeact: Answer with --approve or --deny REASON.\n")
     assert (unknown.status, unknown.err) == (2, f"codeact: {folder} has no question 'q9'; it waits for q2.\n")
     assert "It may not." in done.out
-    assert "the person said no: too dear" in done.out
+    assert "the person said no: too expensive" in done.out
     assert over.status == 2
     assert "is finished: there is nothing to continue" in over.err
 
