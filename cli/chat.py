@@ -37,7 +37,7 @@ from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.store import find_run, run_name
 from autogen_codeact.teams.parts import executors_of
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage

@@ -74,7 +74,7 @@ class BlockRun:
         files_before = await self._send_files()
         calls = None
         if self.tools.broker.tools and request.message["command"] is None:
-            request.message["tool_sources"] = self.tools.added_sources()
+            request.message["tool_sources"] = self.tools.broker.added_sources()
             work_dir = self.workspace.root if self.workspace is not None else None
             calls = BlockCalls(
                 self.tools.broker, block, self.context, self.ident, sandbox=self.client.requests, work_dir=work_dir
