@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from codeact_sandbox.files import display_files, sync
-from codeact_sandbox.files.manifest import manifest_of
-from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.files.workspace import Workspace, manifest_of
 from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply
@@ -101,7 +100,7 @@ class BlockRun:
             await sync.push_changes(workspace, self.client, self.options.limits)
         if self.context.journalled:
             with suppress(SandboxFileError):
-                return await manifest_of(workspace, self.client)
+                return await manifest_of(workspace, self.client.requests)
         return None
 
     @property
