@@ -260,7 +260,7 @@ class TestRefused:
 
     def test_functions_that_can_not_be_written_are_refused(self):
         namespace: dict[str, Any] = {}
-        exec("def made_up():\n    return 1\n", namespace)
+        exec(compile("def made_up():\n    return 1\n", "made up", "exec"), namespace)
         key, other = "secret", 1
 
         def hide(function):
