@@ -62,11 +62,10 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
                 exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None)))
-        for each in executors_of(target):
-            if isinstance(each, SandboxCodeExecutor):
-                await each.start()
-                if plan is not None:
-                    _put_files_back(plan, each)
+        for each in sandboxes_of(target):
+            await each.start()
+            if plan is not None:
+                _put_files_back(plan, each)
         yield target
 
 
@@ -97,9 +96,8 @@ async def _close(target: Any) -> None:
         if close is not None:
             await close()
     finally:
-        for executor in executors_of(target):
-            if isinstance(executor, SandboxCodeExecutor):
-                await executor.stop()
+        for executor in sandboxes_of(target):
+            await executor.stop()
 
 
 def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> None:
@@ -121,6 +119,11 @@ def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
     with suppress(RunError, OSError):
         if executor.sandbox.options.work_dir is None and not any(executor.work_dir.iterdir()):
             export_files(plan.run, executor.work_dir)
+
+
+def sandboxes_of(target: ChatAgent | BaseTeam) -> list[SandboxCodeExecutor]:
+    """Return the executors that are sandboxes."""
+    return [each for each in executors_of(target) if isinstance(each, SandboxCodeExecutor)]
 
 
 def model_names(target: ChatAgent | BaseTeam) -> list[str]:
