@@ -36,7 +36,7 @@ from autogen_codeact.runs.agents import asks_first, set_approval
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.store import find_run, run_name
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage

@@ -26,11 +26,10 @@ from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.viewer.text import download_name
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
+from codeact_sandbox.types.text import apply_carriage_returns, format_count
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COPIES = 1_000

@@ -1,4 +1,4 @@
-"""The tables of events in docs/runs.md, made of the models. `python -m tests.runs.schema_page` writes them into the page."""
+"""The table of events in docs/runs.md, made of the models. `python -m tests.runs.schema_page` writes it into the page."""
 
 import inspect
 from pathlib import Path
@@ -6,23 +6,17 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from autogen_codeact.runs.events import Event, RunEvent
+from autogen_codeact.runs.events import RunEvent
 
 PAGE = Path(__file__).parents[2] / "docs" / "runs.md"
 BEGIN, END = "<!-- events: written by tests/runs/schema_page.py -->\n", "<!-- /events -->"
 
 
 def schema_section() -> str:
-    """Return the tables as markdown."""
+    """Return the table as markdown."""
     events = get_args(get_args(RunEvent)[0])
-    rows = [f"| `{event.model_fields['type'].default}` | {_when(event)} | {_fields(event)} |" for event in events]
-    table = ["| event | when | fields |", "|---|---|---|", *rows]
-    return "\n".join([f"All events have `type`, {_fields(Event)}.", "", *table])
-
-
-def _fields(model: type[BaseModel]) -> str:
-    common = Event.model_fields if issubclass(model, Event) and model is not Event else ()
-    return ", ".join(f"`{name}`" for name in model.model_fields if name not in common and name != "type")
+    rows = [f"| `{event.model_fields['type'].default}` | {_when(event)} |" for event in events]
+    return "\n".join(["| event | when |", "|---|---|", *rows])
 
 
 def _when(event: type[BaseModel]) -> str:
@@ -31,7 +25,7 @@ def _when(event: type[BaseModel]) -> str:
 
 
 def main() -> None:
-    """Write the tables into the page."""
+    """Write the table into the page."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n{schema_section()}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
