@@ -22,7 +22,7 @@ SHORT = {
     c.ECHO: "raw echo",
 }
 GAINS = [c.COMMAND_LINE, c.SMOLAGENTS, c.LLM]
-MORE = [c.PRELOADED, c.AT_ONCE, c.MANY, c.GOLDEN, c.TURN]
+MORE = [c.PRELOADED, c.MANY, c.GOLDEN, c.TURN]
 
 
 def wrapped(text):
