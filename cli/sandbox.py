@@ -35,7 +35,6 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
         executor = await choose_executor(choice.kind, **choice.options())
         if choice.kind == "auto" and isinstance(executor, BubblewrapCommandLineCodeExecutor):
             say("no Docker engine answers, so code runs in bubblewrap")
-        assert isinstance(executor, SandboxCodeExecutor)
         await executor.start()
     except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error
