@@ -107,7 +107,7 @@ class BaseCodeAgent(BaseChatAgent):
             )
         self._context_budget = context_budget
         self._described: object = None
-        """The host tools and the facts about the sandbox that the system message describes."""
+        """The surroundings of the code that the system message describes."""
         self._owns_parts = False
         self._open_stream: weakref.ref[AsyncGenerator[Any, None]] | None = None
 
@@ -167,16 +167,16 @@ class BaseCodeAgent(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage], token: CancellationToken
     ) -> AsyncGenerator[Item | Response, None]:
         events: list[Item] = []
-        items: asyncio.Queue[BaseAgentEvent | None] = asyncio.Queue()
+        items: asyncio.Queue[BaseAgentEvent | asyncio.Future[BaseChatMessage]] = asyncio.Queue()
 
         async def emit(event: BaseAgentEvent) -> None:
             items.put_nowait(event)
             await items.join()
 
         turn = asyncio.ensure_future(self._act(messages, token, emit))
-        turn.add_done_callback(lambda _: items.put_nowait(None))
+        turn.add_done_callback(items.put_nowait)
         try:
-            while (item := await items.get()) is not None:
+            while isinstance(item := await items.get(), BaseAgentEvent):
                 if not isinstance(item, ModelClientStreamingChunkEvent):
                     events.append(item)
                 yield item
@@ -190,17 +190,17 @@ class BaseCodeAgent(BaseChatAgent):
         """Take a turn, and return the answer."""
         conversation = self._conversation
         assert conversation is not None
-        async with conversation.restored_on_error(), self._runner.keep_calls_on_error():
-            tools = await self._runner.list_tools()
-            await conversation.add_messages(messages, self._runner.interruption)
+        async with conversation.restored_on_error(), self._runner.keep_calls_on_error() as interruption:
+            await conversation.add_messages(messages, interruption)
             if (replayed := await self._runner.rebuild(token)) is not None:
                 if not replayed.same:
                     await conversation.notify(replayed.describe())
                 await emit(replayed.event(self.name))
             # Not earlier: a session that is to be rebuilt would be started twice.
-            facts = await self._runner.facts(token) if self._system_message is not None else None
-            skills = await self._runner.skills() if self._system_message is not None else ""
-            if self._system_message is not None and self._described != (shown := (tuple(tools), facts, skills)):
+            if self._system_message is not None and self._described != (
+                shown := await self._runner.surroundings(token)
+            ):
+                tools, facts, skills = shown
                 conversation.brief = self._is_brief(getattr(conversation.client, "is_small", False))
                 describe = describe_files if conversation.brief else describe_environment
                 environment = "\n\n".join(filter(None, [describe(facts) if facts is not None else None, skills]))

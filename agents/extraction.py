@@ -24,6 +24,7 @@ import re
 import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from typing import Literal
 
 from codeact_sandbox.types.languages import LANGUAGES
 
@@ -97,12 +98,13 @@ class _Fence:
     after: int = -1
     children: list["_Fence"] = field(default_factory=list)
 
-    def counts(self, line: "_Fence") -> bool:
-        """Return whether a later fence line is long enough, and far enough to the left, to matter in this block."""
-        return line.size >= self.size and line.indent <= self.columns + 3
-
-    def closed_by(self, line: "_Fence") -> bool:
-        return not line.info and line.columns == line.indent and self.counts(line)
+    def role_of(self, line: "_Fence") -> Literal["end", "nested"] | None:
+        """Return what a later fence line is in this block; None if it is too short or too far to the right to matter."""
+        if line.size < self.size or line.indent > self.columns + 3:
+            return None
+        if line.info:
+            return "nested"
+        return "end" if line.columns == line.indent else None
 
 
 @dataclass(slots=True)
@@ -277,11 +279,12 @@ def _feed(text: str, stack: list[_Fence], start: int, match: re.Match[str]) -> N
     if line is None:
         _note_glued(text, stack[-1], match)
     elif not line.quotes:
-        while stack and not stack[-1].closed_by(line) and stack[-1].glued is not None:
+        while stack and stack[-1].role_of(line) != "end" and stack[-1].glued is not None:
             _close(stack, stack[-1].glued, stack[-1].glued + stack[-1].size)
-        if stack and stack[-1].closed_by(line):
+        role = stack[-1].role_of(line) if stack else None
+        if role == "end":
             _close(stack, line.start, line.body)
-        elif stack and line.info and stack[-1].counts(line):
+        elif role == "nested":
             stack.append(line)
 
 

@@ -86,7 +86,7 @@ class BlockRun:
         result.files_before = files_before
         await self._receive_files(result, reply, kept[0])
         if calls is not None:
-            result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)
+            calls.add_to(result)
         if gateway is not None:
             gateway.add_connections(result, mark)
         return result
@@ -123,7 +123,8 @@ class BlockRun:
         try:
             return await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
         except SandboxError as error:
-            error.tool_calls = calls.log if calls is not None else ()
+            if calls is not None:
+                calls.add_to(error)
             raise
         finally:
             if calls is not None:

@@ -385,7 +385,7 @@ async def manifest_of(workspace: Workspace, requests: Requests) -> Manifest | No
     in_sandbox = workspace.in_sandbox
     if len(in_sandbox) > MAX_FILES:
         return None
-    listing = (await requests.file_request({"op": "list", "most": MAX_FILES + 1})).message
+    listing = (await requests.ask({"op": "list", "most": MAX_FILES + 1})).message
     entries = checked_entries(listing.get("files"))
     if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
