@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -109,7 +108,7 @@ class BaseCodeAgent(BaseChatAgent):
         self._described: object = None
         """The surroundings of the code that the system message describes."""
         self._owns_parts = False
-        self._open_stream: weakref.ref[AsyncGenerator[Any, None]] | None = None
+        self._turn: asyncio.Future[BaseChatMessage] | None = None
 
     @property
     def model_context(self) -> ChatCompletionContext:
@@ -146,7 +145,7 @@ class BaseCodeAgent(BaseChatAgent):
                     return item
         raise AssertionError("a turn ends with a Response")
 
-    def on_messages_stream(
+    async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item | Response, None]:
         """Take a turn. Yield its events, and finally the `Response`.
@@ -159,13 +158,6 @@ class BaseCodeAgent(BaseChatAgent):
         Raises:
             ValueError: There is no task: no message, neither now nor from before.
         """
-        stream = self._respond(messages, cancellation_token)
-        self._open_stream = weakref.ref(stream)
-        return stream
-
-    async def _respond(
-        self, messages: Sequence[BaseChatMessage], token: CancellationToken
-    ) -> AsyncGenerator[Item | Response, None]:
         events: list[Item] = []
         items: asyncio.Queue[BaseAgentEvent | asyncio.Future[BaseChatMessage]] = asyncio.Queue()
 
@@ -173,7 +165,7 @@ class BaseCodeAgent(BaseChatAgent):
             items.put_nowait(event)
             await items.join()
 
-        turn = asyncio.ensure_future(self._act(messages, token, emit))
+        turn = self._turn = asyncio.ensure_future(self._act(messages, cancellation_token, emit))
         turn.add_done_callback(items.put_nowait)
         try:
             while isinstance(item := await items.get(), BaseAgentEvent):
@@ -290,7 +282,7 @@ class BaseCodeAgent(BaseChatAgent):
             cancellation_token: Ends the run.
             output_task_messages: Whether the task is among the messages. Default: yes.
         """
-        self._open_stream = None
+        self._turn = None
         run = super().run_stream(
             task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
         )
@@ -300,8 +292,8 @@ class BaseCodeAgent(BaseChatAgent):
                     yield item
             finally:
                 # AutoGen's method does not close the stream of `on_messages_stream`; the garbage collector would do it later.
-                if self._open_stream is not None and (stream := self._open_stream()) is not None:
-                    await stream.aclose()
+                if self._turn is not None:
+                    await cancel_and_wait(self._turn)
 
     @property
     def journal(self) -> Journal | None:

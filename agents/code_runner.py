@@ -312,7 +312,7 @@ class CodeRunner:
         assert self._with_tools is not None
         context = self._context_of(end)
         if emit is None or not self.options.stream_output:
-            return await self._with_tools.run_blocks(blocks, token, context)
+            return await self._with_tools.run_blocks(blocks, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if not isinstance(item, OutputChunk):
@@ -381,7 +381,8 @@ class CodeRunner:
             return None
         code = [CodeBlock(code=self.options.setup, language="python")]
         if self._with_tools is not None:
-            result: CodeResult = await self._with_tools.run_blocks(code, token, RunContext(journalled=True))
+            running = self._with_tools.run_blocks(code, RunContext(journalled=True))
+            result: CodeResult = await awaited(running, token)
         else:
             result = await self._executor.execute_code_blocks(code, cancellation_token=token)
         if result.exit_code != 0:

@@ -68,9 +68,13 @@ class ExtractedBlock:
     end: int = field(default=-1, compare=False)  # where its closing fence or tag ends, with "\\n" as line endings
 
 
-def extract_code_blocks(text: str) -> list[ExtractedBlock]:
-    """Find every fenced block and every ``<execute>`` tag of a text, in the order written."""
-    return _Scanner(text.replace("\r\n", "\n").replace("\r", "\n")).scan()
+def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
+    """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
+    scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
+    at = 0
+    while match := _OUTSIDE.search(scanner.text, at):
+        at = scanner.take(match)
+    return scanner.blocks
 
 
 def normalise_language(label: str) -> str:
@@ -120,12 +124,6 @@ class _Scanner:
     tried: int = -1
     counted: tuple[int, int] = (0, 1)
     found: dict[str, int] = field(default_factory=dict)
-
-    def scan(self) -> list[ExtractedBlock]:
-        at = 0
-        while match := _OUTSIDE.search(self.text, at):
-            at = self.take(match)
-        return self.blocks
 
     def take(self, match: re.Match[str]) -> int:
         """Read what begins at a match of `_OUTSIDE`, and return where to read on."""
@@ -234,7 +232,7 @@ class _Scanner:
             at = _next_line(self.text, match.end())
             lines.append(self.text[match.end() : at])
         above = self._line(fence.start) - 1
-        for block in _Scanner("".join(lines), self.depth + fence.quotes).scan():
+        for block in extract_code_blocks("".join(lines), self.depth + fence.quotes):
             self.blocks.append(replace(block, line=block.line + above, end=at))
         return at
 

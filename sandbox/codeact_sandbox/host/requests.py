@@ -186,12 +186,17 @@ class RunningBlocks:
         except asyncio.CancelledError as cancelled:
             await self._kill_block(connection, ident, reply, cancelled)
             raise
-        except SandboxTimeout:
-            await self._stop()
+        except SandboxError as error:
+            if isinstance(error, SandboxTimeout):
+                await self._stop()
+            if calls is not None:
+                calls.add_to(error)
             raise
         finally:
             del self._time_limits[ident]
-            self._calls.pop(ident, None)
+            if calls is not None:
+                del self._calls[ident]
+                await calls.close()
 
     async def _kill_block(
         self, connection: Connection, ident: int, reply: Future[Reply], cancelled: asyncio.CancelledError
