@@ -46,7 +46,7 @@ class BranchRun:
                 return result
         except Unsupported as error:  # such as a job that runs, or too little memory for a copy
             problem = ErrorInfo("Unsupported", str(error))
-            return ExecutionResult(1, str(error), code_file=None, outcome="error", error=problem)
+            return ExecutionResult(1, str(error), outcome="error", error=problem)
 
     async def run_block(self, block: CodeBlock, end: BlockEnd) -> ExecutionResult:
         """Run one block."""

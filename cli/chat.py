@@ -27,6 +27,7 @@ from autogen_codeact.cli.kept_runs import (
     say_files,
     say_rebuilding,
 )
+from autogen_codeact.cli.sandbox import read_budget
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
@@ -49,6 +50,7 @@ def run_chat(job: ChatJob) -> int:
     job.check()
     if job.save is not None:
         check_folder(job.save)
+    read_budget(job.cost, job.model.spec)
     max_total_size()  # a wrong value is told now, not at the end
     silence_libraries()
     chat = Chat(job)
@@ -79,7 +81,8 @@ class Chat:
             view = Transcript(
                 terminal, team=len(conversation.agents) > 1, chat=True, exact=approve, figures=_figures(target)
             )
-            view.prices = prices_of(model_names(target))
+            budget = read_budget(job.cost, job.model.spec)
+            view.prices, view.max_cost = budget.prices or prices_of(model_names(target)), budget.max_cost
             self._reader = reader = open_reader(self._completions)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             self._commands = commands = Commands(turns, terminal)

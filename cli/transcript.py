@@ -94,6 +94,8 @@ class Transcript:
         self._began = 0.0
         self.prices: Prices | None = None
         """What the model costs, in US dollars."""
+        self.max_cost: float | None = None
+        """What it may cost in a turn."""
 
     def begin(self) -> None:
         """Begin a turn of a chat."""
@@ -104,8 +106,9 @@ class Transcript:
         """Return blocks, tokens, cost and seconds of the turn."""
         blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
         tokens = format_count(self._read + self._written, "token")
-        if self.prices is not None and self._read:
+        if self.prices is not None and self._read + self._written:
             tokens += f", ${self.prices.cost(self._read, self._written):.4f}"
+            tokens += f" of ${self.max_cost:g}" if self.max_cost is not None else ""
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
     def before_question(self, code: str) -> None:
@@ -127,6 +130,8 @@ class Transcript:
         match message:
             case TaskResult():
                 self.end()
+                if limit := _limit_of(message):
+                    self._terminal.line(limit, "yellow")
             case ModelClientStreamingChunkEvent() if message.metadata.items() >= OUTPUT_CHUNK.items():
                 self._show_output(message)
             case ModelClientStreamingChunkEvent():
@@ -284,6 +289,15 @@ class Transcript:
         if (usage := message.models_usage) is not None:
             self._read += usage.prompt_tokens
             self._written += usage.completion_tokens
+
+
+def _limit_of(result: TaskResult) -> str | None:
+    """Return what says that a limit has ended the run, and what was left undone."""
+    if "is used up" in (result.stop_reason or ""):
+        return result.stop_reason
+    stopped = getattr(result.messages[-1], "metadata", {}).get("stopped") if result.messages else None
+    option = {"max_steps": "--steps", "max_cost": "--max-cost"}.get(stopped or "")
+    return f"The limit of {option} was reached: the answer says what is missing." if option is not None else None
 
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:
