@@ -30,7 +30,7 @@ from autogen_codeact.agents.answer import (
     not_handed_over,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
-from autogen_codeact.agents.branch_run import BranchRun
+from autogen_codeact.agents.branch_run import RunInBranch, StepBranch
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
 from autogen_codeact.agents.jobs import AgentJobs
@@ -198,13 +198,26 @@ class CodeRunner:
         live = partial(self._run_live, blocks, cancellation_token, emit)
         return await (live() if self.steps is None else self.steps.run(self, blocks, live))
 
-    async def attempt(self, blocks: list[CodeBlock], token: CancellationToken, how: InBranch) -> RunEnded:
+    async def attempt(
+        self, blocks: list[CodeBlock], token: CancellationToken, how: InBranch, branch: StepBranch
+    ) -> RunEnded:
         """Run the blocks in a branch, if they are approved, and keep it if they succeed and that is wanted."""
-        live = partial(self._run_live, blocks, token, None, how)
+        live = partial(self._run_live, blocks, token, None, partial(branch.run, how, self._context_of))
         return await (live() if self.steps is None else self.steps.run(self, blocks, live, how))
 
+    async def keep(self, blocks: list[CodeBlock], ended: RunEnded, branch: StepBranch, number: int) -> RunEnded:
+        """Make the state after an attempt, which has ended so, the session."""
+
+        async def live() -> RunEnded:
+            try:
+                return replace(ended, result=await branch.keep(number))
+            except BROKEN as error:
+                return self.broken(error, ended.answer)
+
+        return await (live() if self.steps is None else self.steps.run(self, blocks, live, InBranch(number)))
+
     async def _run_live(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: InBranch | None = None
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: RunInBranch | None = None
     ) -> RunEnded:
         end = BlockEnd()
         try:
@@ -223,7 +236,7 @@ class CodeRunner:
         token: CancellationToken,
         emit: Emit | None,
         end: BlockEnd,
-        attempt: InBranch | None = None,
+        attempt: RunInBranch | None = None,
     ) -> CodeResult:
         if self.options.approval_func is not None:
             context = await self._context.get_messages()
@@ -237,7 +250,7 @@ class CodeRunner:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is not None and attempt is not None:
             run = partial(self._run_in_session, self._session, blocks, token, None, end)
-            result = await BranchRun(attempt, self._context_of).run(self._session, run)
+            result = await attempt(self._session, run)
         elif self._session is not None:
             result = await self._run_in_session(self._session, blocks, token, emit, end)
         else:
@@ -258,7 +271,7 @@ class CodeRunner:
         emit: Emit | None,
         end: BlockEnd,
         *,
-        branch: BranchRun | None = None,
+        branch: StepBranch | None = None,
     ) -> ExecutionResult:
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
