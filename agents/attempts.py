@@ -119,7 +119,7 @@ class Attempts:
             kept = ends.get(chosen)
             if kept is not None and self.choose is not None:
                 blocks = find(generated)[0]
-                kept = await runner.keep(blocks, kept, branch, chosen) if branch.holds(chosen) else None
+                kept = await runner.keep_attempt(blocks, kept, branch, chosen) if branch.holds(chosen) else None
         finally:
             await branch.close()
         return generated.model_copy(update={"usage": sum_usage(usage, spent)}), kept, chosen
@@ -141,7 +141,8 @@ class Attempts:
             blocks, can_end = find(answer)
             ended = None
             if blocks:
-                ended = await runner.attempt(blocks, token, InBranch(number, keeps, check), branch)
+                attempt = InBranch(number, keeps, check)
+                ended = await runner.run(blocks, token, attempt=attempt, branch=branch)
             result = ended.result if ended is not None else None
             succeeded = can_end if result is None else result.exit_code == 0
             tried.append(Attempt(number, str(answer.content), result, succeeded))

@@ -159,7 +159,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             Default 1.
         check: Python that must succeed after the code of an attempt, in its branch, such as `assert total > 0`. Default: nothing.
         choose: Which attempt is kept instead of the first that succeeds: "model", which sees all outputs, or a function that gets
-            all attempts and returns one, its number, or None. The state after it is kept; if it failed or memory is short, it runs
+            all attempts and returns one, its number, or None. Its state is kept; if it failed or memory is short, it runs
             again, without a branch. A function can't be dumped.
         background: Whether code can start jobs that go on while the model thinks, with `run_in_background`. What is left of them
             is ended with the turn. Default: no.
@@ -405,7 +405,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             raise ended.error
         self._sandbox_broke = ended.error is not None
         result, answer, step, limit = ended.result, ended.answer, str(attempt + 1), self._max_output_chars
-        whole = await self._runner.keep_output(result.output) if len(result.output) > limit else None
+        whole = await self._runner.keep("output", result.output) if len(result.output) > limit else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
         remarks = self._repeated.remarks(code.blocks, result)
