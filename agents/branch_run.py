@@ -71,7 +71,7 @@ class StepBranch:
         except Unsupported as error:  # such as a job that runs, or too little memory for a copy
             await self.close()
             problem = ErrorInfo("Unsupported", str(error))
-            return ExecutionResult(1, str(error), code_file=None, outcome="error", error=problem)
+            return ExecutionResult(1, str(error), outcome="error", error=problem)
         except BaseException:
             await self.close()
             raise

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -394,19 +395,16 @@ class Conversation:
         """Restore the context if the body raises or is cancelled."""
         # Teams send an interrupted agent the same messages again; they must not be in the context twice.
         context, base = self._context, ChatCompletionContext
-        if (type(context).save_state, type(context).load_state) == (base.save_state, base.load_state):
-            kept = list(context._messages)  # what its state consists of, without writing all of it
-            try:
-                yield
-            except BaseException:
-                context._messages = kept
-                raise
-            return
-        before = await context.save_state()
+        is_base = (type(context).save_state, type(context).load_state) == (base.save_state, base.load_state)
+        # The messages are what the state of AutoGen's contexts consists of, without writing all of it.
+        before: Any = list(context._messages) if is_base else await context.save_state()
         try:
             yield
         except BaseException:
-            await context.load_state(before)
+            if is_base:
+                context._messages = before
+            else:
+                await context.load_state(before)
             raise
 
 

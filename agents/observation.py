@@ -17,7 +17,7 @@ from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.host.blocks import REFUSALS
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.result import STOPPED, ErrorInfo, ToolCall, format_duration, written_by_code
+from codeact_sandbox.types.result import STOPPED, ErrorInfo, State, ToolCall, format_duration, written_by_code
 from codeact_sandbox.types.text import apply_carriage_returns
 
 MAX_OUTPUT_CHARS = 20_000
@@ -257,31 +257,16 @@ def _shortened(text: str) -> str:
 
 def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
     """Return the result of code whose sandbox broke under it."""
-    return ExecutionResult(
-        exit_code=1,
-        output="",
-        code_file=None,
-        outcome="crashed",
-        error=ErrorInfo(type(error).__name__, str(error)),
-        tool_calls=tuple(error.tool_calls),
-        state="lost" if session else "kept",
-    )
+    info = ErrorInfo(type(error).__name__, str(error))
+    state: State = "lost" if session else "kept"
+    return ExecutionResult(1, "", outcome="crashed", error=info, tool_calls=tuple(error.tool_calls), state=state)
 
 
 def interrupted(calls: Sequence[ToolCall], notes: Sequence[str] = ()) -> ExecutionResult:
     """Return the result of code whose end is not known, because the agent's process ended while it was running."""
-    return ExecutionResult(
-        exit_code=1,
-        output="",
-        code_file=None,
-        outcome="crashed",
-        error=ErrorInfo(
-            INTERRUPTED,
-            "the process of the agent ended while this code was running; whether the code finished is unknown",
-        ),
-        tool_calls=tuple(calls),
-        notes=tuple(notes),
-    )
+    message = "the process of the agent ended while this code was running; whether the code finished is unknown"
+    error = ErrorInfo(INTERRUPTED, message)
+    return ExecutionResult(1, "", outcome="crashed", error=error, tool_calls=tuple(calls), notes=tuple(notes))
 
 
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:

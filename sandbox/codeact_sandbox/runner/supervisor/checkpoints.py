@@ -60,8 +60,7 @@ def request_checkpoint(worker, ahead=False):
     own_end, checkpoint_end = socket.socketpair()
     requested = Checkpoint(own_end)
     message = {"fds": 1, "ahead": ahead}
-    worker.connection.send(wire.pack(wire.TAKE_CHECKPOINT, requested.token, message), [checkpoint_end.fileno()])
-    checkpoint_end.close()
+    worker.connection.send(wire.pack(wire.TAKE_CHECKPOINT, requested.token, message), [checkpoint_end.detach()])
     return requested
 
 

@@ -9,6 +9,7 @@ import time
 
 from ..shared import packages, system, wire
 from ..worker import landlock
+from ..zygote import zygote
 from . import (
     channels,
     event_loop,
@@ -73,7 +74,8 @@ class Supervisor:
         if self.proxy is not None:
             self.proxy.set_environment()
             self.proxy.listen()
-        # A later garbage collection must not write to what exists by now: that would copy its memory into every process.
+        # Nothing may write to what exists by now: that would copy its memory into every process.
+        zygote.make_immortal()
         gc.freeze()
         # The zygote is forked before anything is open that user code must not inherit.
         self.workers.start_zygote()
