@@ -239,7 +239,7 @@ class AsyncBranch:
         await self._files._drain()
         await trees.put_back(self._sandbox, state.files)
         # What was put back is no change of the next block.
-        await client.requests.file_request({"op": "changed"})
+        await client.requests.ask({"op": "changed"})
         client.blocks.undelivered, self.results = dict(state.changed), list(state.results)
         if again and not_taken is not None:
             await self._drop(client)
@@ -247,7 +247,7 @@ class AsyncBranch:
             raise Unsupported(f"the session can't be branched: {not_taken}")
 
     async def _drop(self, client: RunnerClient) -> None:
-        await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
+        await client.requests.ask({"drop": True}, kind=Frame.TAKE_CHECKPOINT)
 
     async def _close(self) -> None:
         if self._sandbox.branch is self:

@@ -162,7 +162,7 @@ async def test_chosen_attempt_is_kept_without_running_it_again(backend: str, tmp
         for name in ("branch 0", "branch 1", "branch 2"):
             assert sandbox is not None
             with pytest.raises(ValueError, match="there is no checkpoint"):
-                await sandbox.requests.command(Frame.ROLL_BACK, {"name": name})
+                await sandbox.requests.ask({"name": name}, kind=Frame.ROLL_BACK)
     assert calls == [1, 2, 3]
     events = [event for event in result.messages if isinstance(event, CodeExecutionEvent)]
     assert [event.result.output.strip() for event in events] == [
