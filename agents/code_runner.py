@@ -60,7 +60,7 @@ from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.run_context import RunContext
-from codeact_sandbox.types.skills import Skill, describe_skills
+from codeact_sandbox.types.skills import describe_skills
 from codeact_sandbox.types.tool import HostToolProtocol
 
 
@@ -131,7 +131,7 @@ class CodeRunner:
         self.jobs = AgentJobs(executor) if options.background else None  # type: ignore[arg-type]
         self._own_tools: dict[str, HostToolProtocol] = {}
         self._add_tools(options)
-        self._skills: list[Skill] | None = None
+        self._skills: str | None = None
         if options.skills:
             add_skills = getattr(executor, "add_skills", None)
             if add_skills is None:
@@ -161,29 +161,27 @@ class CodeRunner:
         """Whether somebody who answers later approves its code."""
         return isinstance(self.options.approval_func, Later)
 
-    async def list_tools(self) -> Sequence[HostToolProtocol]:
-        """List the host tools that code can call, without `final_answer` and handoffs."""
-        return await self._with_tools.list_tools() if self._with_tools is not None else ()
+    async def surroundings(
+        self, token: CancellationToken
+    ) -> tuple[tuple[HostToolProtocol, ...], SandboxFacts | None, str]:
+        """Return what a model is told of the code's surroundings.
 
-    async def skills(self) -> str:
-        """Describe the skills of the sandbox, as they were when this agent was first asked."""
-        if self._skills is None:
-            self._skills = await asyncio.to_thread(lambda: list(getattr(self._executor, "skills", ())))
-        return describe_skills(self._skills or ())
-
-    async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
-        """Return what is in the sandbox, as it was when this agent first used the session."""
-        executor = self._knows_sandbox
-        if executor is None or not self.options.describe_environment:
-            return None
-        if self._facts is None or self._facts_for != executor.starts:
+        That is the host tools, without `final_answer` and handoffs; what was in the sandbox when this agent first used the
+        session; and a description of the skills, as they were when it was first asked.
+        """
+        tools = tuple(await self._with_tools.list_tools()) if self._with_tools is not None else ()
+        executor = self._knows_sandbox if self.options.describe_environment else None
+        if executor is not None and (self._facts is None or self._facts_for != executor.starts):
 
             async def ask() -> SandboxFacts:
-                return await awaited(executor.facts(), cancellation_token)
+                return await awaited(executor.facts(), token)
 
             self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
             self._facts_for = executor.starts
-        return self._facts
+        if self._skills is None:
+            skills = await asyncio.to_thread(lambda: list(getattr(self._executor, "skills", ())))
+            self._skills = describe_skills(skills)
+        return tools, self._facts, self._skills
 
     def hints(self, result: CodeResult) -> list[Hint]:
         """Return what is to be said about limits of the sandbox that code has met."""
@@ -289,11 +287,11 @@ class CodeRunner:
     async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
         """Return how a run ended before, from its result; nothing runs."""
         end = BlockEnd()
-        tools = self._ending_tools(end)
+        tools = self._context_of(end).tools
         for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
             if call.name == RUN_IN_BACKGROUND and self.jobs is not None:
                 self.jobs.repeat()
-            if call.name in tools and call.outcome == "ok":
+            elif call.name in tools and call.outcome == "ok":
                 await tools[call.name].run(call.arguments)
             if self._calls is not None:
                 self._calls.append(call)
@@ -302,8 +300,12 @@ class CodeRunner:
         return RunEnded(result, error, end.answer)
 
     def _context_of(self, end: BlockEnd) -> RunContext:
+        """Return the settings of one block, with the host tools by which it can end the turn."""
+        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self.options.handoffs]
+        if self.takes_answers:
+            tools.append(FinalAnswerTool(end, self.options.output_type))
         on_call = self._calls.append if self._calls is not None else None
-        return RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end) | self._own_tools)
+        return RunContext(journalled=True, on_call=on_call, tools={t.name: t for t in tools} | self._own_tools)
 
     async def _execute(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
@@ -311,7 +313,7 @@ class CodeRunner:
         assert self._with_tools is not None
         context = self._context_of(end)
         if emit is None or not self.options.stream_output:
-            return await self._with_tools.run_blocks(blocks, token, context)
+            return await self._with_tools.run_blocks(blocks, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if not isinstance(item, OutputChunk):
@@ -322,13 +324,6 @@ class CodeRunner:
                         ModelClientStreamingChunkEvent(content=item.text, source=self._source, metadata=OUTPUT_CHUNK)
                     )
         return result
-
-    def _ending_tools(self, end: BlockEnd) -> dict[str, HostToolProtocol]:
-        """Return the host tools by which one block can end the turn."""
-        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self.options.handoffs]
-        if self.takes_answers:
-            tools.append(FinalAnswerTool(end, self.options.output_type))
-        return {tool.name: tool for tool in tools}
 
     def has_other_effects(self, result: CodeResult) -> bool:
         """Return whether code wrote something, or called other tools than those that end the turn."""
@@ -356,24 +351,21 @@ class CodeRunner:
     # Calls of interrupted turns
 
     @asynccontextmanager
-    async def keep_calls_on_error(self) -> AsyncIterator[None]:
-        """Keep the calls to host tools that are made inside, if it raises or is cancelled; else forget those kept before."""
+    async def keep_calls_on_error(self) -> AsyncIterator[str | None]:
+        """Keep the calls to host tools that are made inside, if it raises or is cancelled; else forget those kept before.
+
+        It yields what the model should know of interrupted turns, which it does not remember; None for nothing.
+        """
         calls = self._calls = []
+        kept = tuple(self._interrupted)
         try:
-            yield
+            yield f"{INTERRUPTED}\n{describe_calls(kept)}" if kept else None
         except BaseException:
             self._interrupted += [call for call in calls if call.name not in {*self._endings, RUN_IN_BACKGROUND}]
             raise
         finally:
             self._calls = None
         self._interrupted = []
-
-    @property
-    def interruption(self) -> str | None:
-        """What the model should know of interrupted turns, which it does not remember; None for nothing."""
-        if not self._interrupted:
-            return None
-        return f"{INTERRUPTED}\n{describe_calls(tuple(self._interrupted))}"
 
     # The session
 
@@ -383,7 +375,8 @@ class CodeRunner:
             return None
         code = [CodeBlock(code=self.options.setup, language="python")]
         if self._with_tools is not None:
-            result: CodeResult = await self._with_tools.run_blocks(code, token, RunContext(journalled=True))
+            running = self._with_tools.run_blocks(code, RunContext(journalled=True))
+            result: CodeResult = await awaited(running, token)
         else:
             result = await self._executor.execute_code_blocks(code, cancellation_token=token)
         if result.exit_code != 0:

@@ -194,7 +194,7 @@ class AsyncBranch:
     async def _keep(self) -> None:
         client, workspace = self._live(), self._sandbox._folder.workspace
         assert workspace is not None
-        await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
+        await client.requests.ask({"drop": True}, kind=Frame.TAKE_CHECKPOINT)
         self._sandbox.branch = None
         artifacts = await sync.pull(workspace, client, Reply({}, b"", {}))
         for result in self.results:
@@ -208,11 +208,11 @@ class AsyncBranch:
         client, saved = self._live(), self._saved
         assert saved is not None
         await self._files._roll_back()
-        await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
+        await client.requests.ask({"drop": True}, kind=Frame.TAKE_CHECKPOINT)
         await self._files._drain()
         await trees.put_back(self._sandbox, saved)
         # What was put back is no change of the next block.
-        await client.requests.file_request({"op": "changed"})
+        await client.requests.ask({"op": "changed"})
         client.blocks.undelivered.clear()
 
     async def _close(self) -> None:

@@ -310,7 +310,7 @@ async def _finished(sandbox: HasCommands, client: RunnerClient, process: Process
     if workspace is not None and client.alive:
 
         async def pull() -> tuple[Artifact, ...]:
-            reply = await client.requests.file_request({"op": "changed"})
+            reply = await client.requests.ask({"op": "changed"})
             workspace.note(*map(str, reply.message.get("notes", ())))
             if reply.message.get("files") or client.blocks.undelivered:
                 return await sync.pull(workspace, client, reply)
