@@ -159,8 +159,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             Default 1.
         check: Python that must succeed after the code of an attempt, in its branch, such as `assert total > 0`. Default: nothing.
         choose: Which attempt is kept instead of the first that succeeds: "model", which sees all outputs, or a function that gets
-            all attempts and returns one, its number, or None. The chosen code runs once more, without a branch. A function can't
-            be dumped.
+            all attempts and returns one, its number, or None. Its state is kept; if it failed or memory is short, it runs
+            again, without a branch. A function can't be dumped.
         background: Whether code can start jobs that go on while the model thinks, with `run_in_background`. What is left of them
             is ended with the turn. Default: no.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
