@@ -30,7 +30,7 @@ from autogen_codeact.agents.answer import (
     not_handed_over,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
-from autogen_codeact.agents.branch_run import BranchRun
+from autogen_codeact.agents.branch_run import RunInBranch, StepBranch
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
 from autogen_codeact.agents.jobs import AgentJobs
@@ -197,13 +197,28 @@ class CodeRunner:
         cancellation_token: CancellationToken,
         emit: Emit | None = None,
         attempt: InBranch | None = None,
+        branch: StepBranch | None = None,
     ) -> RunEnded:
         """Run the blocks, those of an attempt in a branch, if they are approved. Cancelling it kills the block that runs."""
-        live = partial(self._run_live, blocks, cancellation_token, emit, attempt)
+        in_branch = (
+            partial(branch.run, attempt, self._context_of) if attempt is not None and branch is not None else None
+        )
+        live = partial(self._run_live, blocks, cancellation_token, emit, in_branch)
         return await (live() if self.steps is None else self.steps.run(self, blocks, live, attempt))
 
+    async def keep_attempt(self, blocks: list[CodeBlock], ended: RunEnded, branch: StepBranch, number: int) -> RunEnded:
+        """Make the state after an attempt, which has ended so, the session."""
+
+        async def live() -> RunEnded:
+            try:
+                return replace(ended, result=await branch.keep(number))
+            except BROKEN as error:
+                return self.broken(error, ended.answer)
+
+        return await (live() if self.steps is None else self.steps.run(self, blocks, live, InBranch(number)))
+
     async def _run_live(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: InBranch | None
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: RunInBranch | None
     ) -> RunEnded:
         end = BlockEnd()
         try:
@@ -222,7 +237,7 @@ class CodeRunner:
         token: CancellationToken,
         emit: Emit | None,
         end: BlockEnd,
-        attempt: InBranch | None,
+        attempt: RunInBranch | None,
     ) -> CodeResult:
         if self.options.approval_func is not None:
             context = await self._context.get_messages()
@@ -236,7 +251,7 @@ class CodeRunner:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is not None and attempt is not None:
             run = partial(self._run_in_session, self._session, blocks, token, None, end)
-            result = await BranchRun(attempt, self._context_of).run(self._session, run)
+            result = await attempt(self._session, run)
         elif self._session is not None:
             result = await self._run_in_session(self._session, blocks, token, emit, end)
         else:
@@ -257,7 +272,7 @@ class CodeRunner:
         emit: Emit | None,
         end: BlockEnd,
         *,
-        branch: BranchRun | None = None,
+        branch: StepBranch | None = None,
     ) -> ExecutionResult:
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []

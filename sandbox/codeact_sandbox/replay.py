@@ -182,10 +182,10 @@ class ReplayWorkspace:
         await self._client.requests.ask({"op": "forget"})
         return await self._run_block(block, RunContext(journalled=True, answers=answers), replay=self)
 
-    async def checkpoint(self) -> str | None:
-        """Save the session's memory."""
+    async def checkpoint(self, name: str | None = None) -> str | None:
+        """Save the session's memory; return why that is impossible, or None."""
         try:
-            await self._client.requests.ask({}, kind=Frame.TAKE_CHECKPOINT)
+            await self._client.requests.ask({"name": name}, kind=Frame.TAKE_CHECKPOINT)
         except ValueError as error:
             return str(error)
         return None
@@ -197,9 +197,10 @@ class ReplayWorkspace:
         # What is left of the block there would be found by later ones.
         await self._client.requests.ask({"op": "empty"})
 
-    async def _roll_back(self) -> None:
+    async def _roll_back(self, name: str | None = None) -> object:
+        """Go back to a checkpoint, and return why it can't be done again, or None."""
         try:
-            await self._client.requests.ask({}, kind=Frame.ROLL_BACK)
+            return (await self._client.requests.ask({"name": name}, kind=Frame.ROLL_BACK)).message.get("not_taken")
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 
