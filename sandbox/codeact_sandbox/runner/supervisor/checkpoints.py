@@ -67,9 +67,10 @@ def request_checkpoint(worker, ahead=False):
 class CheckpointRequest:
     """A request of the host for a checkpoint; blocks wait until it is done."""
 
-    def __init__(self, session, ident, on_done):
+    def __init__(self, session, ident, name, on_done):
         self.session = session
         self.ident = ident
+        self.name = name
         self.on_done = on_done
         self.worker = session.worker
         session.scheduler.session_task = self
@@ -94,7 +95,7 @@ class CheckpointRequest:
         if error:
             self.checkpoint.drop()
         else:
-            self.session.keep_checkpoint(self.checkpoint)
+            self.session.keep_checkpoint(self.checkpoint, self.name)
         self.on_done(error)
         scheduler.finished(self)
 

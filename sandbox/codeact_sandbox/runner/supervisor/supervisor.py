@@ -134,9 +134,9 @@ class Supervisor:
             answer, content = self.files.handle(ident, message, data)
             self.send(wire.ANSWER, ident, answer, content)
         elif kind == wire.TAKE_CHECKPOINT:
-            self._session_for(ident).take_checkpoint(ident, message.get("drop"))
+            self._session_for(ident).take_checkpoint(ident, message.get("name"), message.get("drop"))
         elif kind == wire.ROLL_BACK:
-            self._session_for(ident).roll_back(ident)
+            self._session_for(ident).roll_back(ident, message.get("name"))
         elif kind == wire.CHANNEL and self._channels_of(ident) is not None:
             self._channels_of(ident).on_message(ident, message, data)
         elif kind == wire.RESET:
