@@ -118,7 +118,7 @@ class Attempts:
             blocks, can_end = find(answer)
             ended = None
             if blocks:
-                ended = await runner.attempt(blocks, token, InBranch(number, keeps, check))
+                ended = await runner.run(blocks, token, attempt=InBranch(number, keeps, check))
             result = ended.result if ended is not None else None
             succeeded = can_end if result is None else result.exit_code == 0
             tried.append(Attempt(number, str(answer.content), result, succeeded))

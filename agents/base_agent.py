@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self, cast
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -101,7 +102,7 @@ class BaseCodeAgent(BaseChatAgent):
         self._runner = CodeRunner(code_executor, name, self._model_context, self._options)
         self._conversation: Conversation | None = None
         if model_client is not None:
-            budget = ContextBudget(context_budget, name, self._runner.keep_text)
+            budget = ContextBudget(context_budget, name, partial(self._runner.keep, "step"))
             self._conversation = Conversation(
                 self._model_context, model_client, name, stream=model_client_stream, budget=budget
             )

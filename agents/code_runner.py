@@ -55,7 +55,6 @@ from codeact_sandbox.background import RUN_IN_BACKGROUND, BackgroundJobs
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
 from codeact_sandbox.host.waiting import in_thread
-from codeact_sandbox.protocols import HasSandboxFacts
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
@@ -94,8 +93,8 @@ INTERRUPTED = (
 )
 LEFT_BLOCKS = "Not run: {count} after the one that {verb}."
 NOT_REACHED = "Blocks after one that fails are not run."
-OUTPUT_FILES = 100
-TEXT_FILES = 10_000
+KEPT_FILES = {"output": 100, "step": 10_000}
+"""Of each kind of texts that a model does not get whole; further ones replace the oldest."""
 MANY_CALLS = 100
 
 OUTPUT_CHUNK = {"chunk_of": "execution"}
@@ -178,7 +177,10 @@ class CodeRunner:
         if executor is None or not self.options.describe_environment:
             return None
         if self._facts is None or self._facts_for != executor.starts:
-            ask = partial(_facts, executor, cancellation_token)
+
+            async def ask() -> SandboxFacts:
+                return await awaited(executor.facts(), cancellation_token)
+
             self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
             self._facts_for = executor.starts
         return self._facts
@@ -192,19 +194,18 @@ class CodeRunner:
     # Running
 
     async def run(
-        self, blocks: list[CodeBlock], cancellation_token: CancellationToken, emit: Emit | None = None
+        self,
+        blocks: list[CodeBlock],
+        cancellation_token: CancellationToken,
+        emit: Emit | None = None,
+        attempt: InBranch | None = None,
     ) -> RunEnded:
-        """Run the blocks, if they are approved. Cancelling it kills the block that runs."""
-        live = partial(self._run_live, blocks, cancellation_token, emit)
-        return await (live() if self.steps is None else self.steps.run(self, blocks, live))
-
-    async def attempt(self, blocks: list[CodeBlock], token: CancellationToken, how: InBranch) -> RunEnded:
-        """Run the blocks in a branch, if they are approved, and keep it if they succeed and that is wanted."""
-        live = partial(self._run_live, blocks, token, None, how)
-        return await (live() if self.steps is None else self.steps.run(self, blocks, live, how))
+        """Run the blocks, those of an attempt in a branch, if they are approved. Cancelling it kills the block that runs."""
+        live = partial(self._run_live, blocks, cancellation_token, emit, attempt)
+        return await (live() if self.steps is None else self.steps.run(self, blocks, live, attempt))
 
     async def _run_live(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: InBranch | None = None
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: InBranch | None
     ) -> RunEnded:
         end = BlockEnd()
         try:
@@ -223,7 +224,7 @@ class CodeRunner:
         token: CancellationToken,
         emit: Emit | None,
         end: BlockEnd,
-        attempt: InBranch | None = None,
+        attempt: InBranch | None,
     ) -> CodeResult:
         if self.options.approval_func is not None:
             context = await self._context.get_messages()
@@ -308,8 +309,7 @@ class CodeRunner:
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
     ) -> ExecutionResult:
         assert self._with_tools is not None
-        on_call = self._calls.append if self._calls is not None else None
-        context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end) | self._own_tools)
+        context = self._context_of(end)
         if emit is None or not self.options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
@@ -335,18 +335,11 @@ class CodeRunner:
         calls = result.tool_calls if isinstance(result, ExecutionResult) else ()
         return bool(result.output.strip()) or any(call.name not in self._endings for call in calls)
 
-    async def keep_output(self, text: str) -> str | None:
-        """Store an output that the model does not get whole in a file in the sandbox, and return its name, or None."""
-        return await self._keep(text, "output", OUTPUT_FILES)
-
-    async def keep_text(self, text: str) -> str | None:
-        """Store a message that the model no longer gets whole in a file in the sandbox, and return its name, or None."""
-        return await self._keep(text, "step", TEXT_FILES)
-
-    async def _keep(self, text: str, kind: str, most: int) -> str | None:
+    async def keep(self, kind: str, text: str) -> str | None:
+        """Store an output or a message that the model does not get whole in a file in the sandbox; return its name, or None."""
         if self._with_tools is None:
             return None
-        name = f".codeact/{self._source}-{kind}-{self._kept[kind] % most + 1}.txt"
+        name = f".codeact/{self._source}-{kind}-{self._kept[kind] % KEPT_FILES[kind] + 1}.txt"
         store = partial(self._upload, self._with_tools, text, name)
         file = await (store() if self.steps is None else self.steps.value("file", store, str | None))
         self._kept[kind] += file is not None
@@ -475,10 +468,6 @@ class CodeRunner:
                 known.remove(call)
             else:
                 self._interrupted.append(call.call())
-
-
-async def _facts(executor: HasSandboxFacts, token: CancellationToken) -> SandboxFacts:
-    return await awaited(executor.facts(), token)
 
 
 def _with_notes(result: ExecutionResult, *notes: str) -> ExecutionResult:

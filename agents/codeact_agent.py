@@ -405,7 +405,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             raise ended.error
         self._sandbox_broke = ended.error is not None
         result, answer, step, limit = ended.result, ended.answer, str(attempt + 1), self._max_output_chars
-        whole = await self._runner.keep_output(result.output) if len(result.output) > limit else None
+        whole = await self._runner.keep("output", result.output) if len(result.output) > limit else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
         remarks = self._repeated.remarks(code.blocks, result)

@@ -25,7 +25,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from codeact_sandbox.types.languages import find_language
+from codeact_sandbox.types.languages import LANGUAGES
 
 _OUTPUT = """
 console console-output error execution-result execution_result log logs out output plain plaintext result results
@@ -76,7 +76,7 @@ def normalise_language(label: str) -> str:
     """Return the name that this package uses for a language."""
     match = _LABEL.match(label.lower())
     name = match[1] if match else ""
-    known = find_language(name)
+    known = LANGUAGES.get(name)
     return known.name if known is not None else _ALIASES.get(name, name)
 
 

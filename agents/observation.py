@@ -16,9 +16,9 @@ from autogen_codeact.agents.images import images_of
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.host.blocks import REFUSALS
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import STOPPED, ErrorInfo, ToolCall, format_duration, written_by_code
+from codeact_sandbox.types.text import apply_carriage_returns
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10

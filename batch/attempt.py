@@ -20,7 +20,7 @@ from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents.answer import without_output
-from autogen_codeact.agents.reliable_client import requested_delay
+from autogen_codeact.agents.reliable_client import ModelTimeoutError, is_temporary, requested_delay
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
@@ -49,10 +49,7 @@ MAX_READY = 8
 MAX_READY_AGAIN = 2
 ACQUIRE_TIMEOUT_S = 600.0  # seconds that an attempt waits for a sandbox: others may use all that are allowed
 MAX_BACKOFF_S = 60.0
-_STATUS = frozenset({408, 409, 425, 429})
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
-# By name: importing a vendor's package takes long, and it is there if the error is one of its own.
-_CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportError", "ModelTimeoutError"})
 AgentOrTeam = ChatAgent | BaseTeam
 MakeAgent = Callable[..., Any]
 """Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
@@ -115,18 +112,9 @@ class Sandboxes:
 def is_retryable(error: BaseException) -> bool:
     """Return whether an attempt that ended with an error may succeed when it is made again.
 
-    What the agent's own code raises, the end of `task_timeout`, and other HTTP errors than those below stay.
+    What the agent's own code raises, the end of `task_timeout`, and other HTTP errors stay.
     """
-    if isinstance(error, TaskTimeoutError):
-        return False
-    if isinstance(error, _SANDBOX):
-        return True
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        spent = getattr(error, "code", None) == "insufficient_quota"
-        return not spent and (status in _STATUS or (status >= 500 and status != 501))
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & _CONNECTION) or isinstance(error, ConnectionError)
+    return isinstance(error, (*_SANDBOX, ModelTimeoutError)) or is_temporary(error)
 
 
 def is_unusable_log(error: BaseException) -> bool:

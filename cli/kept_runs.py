@@ -37,8 +37,8 @@ from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
 from autogen_codeact.runs.resuming import adopt_run
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
-from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ErrorInfo, format_duration
+from codeact_sandbox.types.text import format_count
 
 SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
 PRUNE_S = 10.0  # seconds that a disk may take for removing old runs, after which the command ends without it

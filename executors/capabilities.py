@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
@@ -15,7 +15,6 @@ from codeact_sandbox.protocols import HasSandboxFacts, ObservedExecutor, Session
 from codeact_sandbox.types.run_context import RunContext
 
 
-@runtime_checkable
 class ToolExecutor(ToolSandbox, Protocol):
     """An executor whose code can call host tools, and whose output can be read while it is written.
 
@@ -33,7 +32,6 @@ class ToolExecutor(ToolSandbox, Protocol):
         """Run blocks, and yield their output while they write it, and the result last."""
 
 
-@runtime_checkable
 class SessionExecutor(ToolExecutor, SessionSandbox, Protocol):
     """A `ToolExecutor` whose code runs in one interpreter for all blocks, if its `mode` is `session`."""
 

@@ -30,7 +30,7 @@ from autogen_codeact.telemetry.spans import (
     undo_all,
 )
 from codeact_sandbox import AsyncSandbox, Sandbox
-from codeact_sandbox.protocols import ObservedExecutor
+from codeact_sandbox.protocols import ObservedExecutor, implements
 
 MODEL = "gen_ai.request.model"
 # Arguments of requests, by AutoGen's names.
@@ -52,7 +52,8 @@ PROVIDERS = {
 Method = Callable[..., Any]
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The variable by which OpenTelemetry's own instrumentations are told whether spans contain messages."""
-Part = ChatAgent | Team | ObservedExecutor | Sandbox | AsyncSandbox | ChatCompletionClient
+_CLASSES = ChatAgent | Team | Sandbox | AsyncSandbox | ChatCompletionClient
+Part = _CLASSES | ObservedExecutor
 
 
 def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[], None]:
@@ -230,7 +231,7 @@ def instrument(
     if not parts:
         raise TypeError("instrument() needs at least one agent or team.")
     for part in parts:
-        if isinstance(part, type) or not isinstance(part, Part):
+        if isinstance(part, type) or not (isinstance(part, _CLASSES) or implements(part, ObservedExecutor)):
             raise TypeError(
                 f"{part!r} can't be instrumented: give agents, teams, executors, sandboxes or model clients."
             )
@@ -261,7 +262,7 @@ def _all(parts: Sequence[Part], spans: Spans) -> Iterator[tuple[Any, Callable[[]
             yield agent, partial(instrument_agent, agent, spans)
         for client in new(models_of(part)):
             yield client, partial(instrument_model, client, spans)
-        for executor in new([each for each in executors_of(part) or [part] if isinstance(each, ObservedExecutor)]):
+        for executor in new([each for each in executors_of(part) or [part] if implements(each, ObservedExecutor)]):
             yield executor, partial(_instrument_executor, executor, spans)
 
 

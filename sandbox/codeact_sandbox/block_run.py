@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from codeact_sandbox.files import display_files, sync
-from codeact_sandbox.files.manifest import manifest_of
-from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.files.workspace import Workspace, manifest_of
 from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply
@@ -74,7 +73,7 @@ class BlockRun:
         files_before = await self._send_files()
         calls = None
         if self.tools.broker.tools and request.message["command"] is None:
-            request.message["tool_sources"] = self.tools.added_sources()
+            request.message["tool_sources"] = self.tools.broker.added_sources()
             work_dir = self.workspace.root if self.workspace is not None else None
             calls = BlockCalls(
                 self.tools.broker, block, self.context, self.ident, sandbox=self.client.requests, work_dir=work_dir
@@ -101,7 +100,7 @@ class BlockRun:
             await sync.push_changes(workspace, self.client, self.options.limits)
         if self.context.journalled:
             with suppress(SandboxFileError):
-                return await manifest_of(workspace, self.client)
+                return await manifest_of(workspace, self.client.requests)
         return None
 
     @property

@@ -13,6 +13,7 @@ from codeact_sandbox import backend_selection as select
 from codeact_sandbox import trees
 from codeact_sandbox.commands import HasCommands
 from codeact_sandbox.files import display_files, sync
+from codeact_sandbox.host.blocks import check_block
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import Frame, checked_entries
@@ -21,7 +22,7 @@ from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileError, Unsupported
 from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.result import Result
-from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RunContext, check_block
+from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RunContext
 
 OPEN = "a branch is open: use its run(), and keep() or leave it before anything else is done in this sandbox"
 OVER = "the branch is over: begin another one with branch()"

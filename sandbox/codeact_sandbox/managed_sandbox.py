@@ -16,7 +16,7 @@ from codeact_sandbox import branches, commands, ports, transfers, trees
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
-from codeact_sandbox.host.blocks import combine, make_request
+from codeact_sandbox.host.blocks import check_block, combine, make_request
 from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback
@@ -50,7 +50,7 @@ from codeact_sandbox.types.option_parsing import merge_options, options_of
 from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
 from codeact_sandbox.types.result import Result
-from codeact_sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext, check_block
+from codeact_sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext
 from codeact_sandbox.types.skills import Skill, find_skills, parse_skills
 from codeact_sandbox.types.tool import HostToolProtocol
 from codeact_sandbox.work_folder import WorkFolder
@@ -220,7 +220,7 @@ class ManagedSandbox:
     def new_client(self) -> RunnerClient:
         """Make the client of a sandbox with these options that has not been started."""
         remove_leftovers_in_background()
-        return select.make_client(self.options, self.tools.settings(), self._progress, self.resolve_name)
+        return select.make_client(self.options, self.tools.broker.settings(), self._progress, self.resolve_name)
 
     async def _running(self) -> RunnerClient:
         client = self.client

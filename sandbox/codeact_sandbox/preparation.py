@@ -37,7 +37,7 @@ async def prepare(
     """
     if client.hello is None:
         await client.start()
-    tools.started(client.settings.tools)
+    tools.broker.started(client.settings.tools)
     try:
         await check_data(client, options)
         await send_stubs(client, tools)

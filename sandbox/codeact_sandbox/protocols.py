@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from codeact_sandbox.branches import AsyncBranch
 from codeact_sandbox.facts import SandboxFacts
-from codeact_sandbox.files.manifest import Manifest
+from codeact_sandbox.files.workspace import Manifest
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.observers import Observer, Recorder
 from codeact_sandbox.types.result import Result
@@ -17,7 +17,6 @@ from codeact_sandbox.types.run_context import CodeAndLanguage, RecordedAnswers
 from codeact_sandbox.types.tool import HostToolProtocol
 
 
-@runtime_checkable
 class ToolSandbox(Protocol):
     """A sandbox whose code can call host tools. The methods mean what they mean for `AsyncSandbox`."""
 
@@ -41,7 +40,6 @@ class ToolSandbox(Protocol):
         """List the files of the workspace."""
 
 
-@runtime_checkable
 class SessionSandbox(Protocol):
     """A sandbox whose code runs in one interpreter for all blocks, if its `mode` is `session`."""
 
@@ -67,7 +65,6 @@ class SessionSandbox(Protocol):
         """Let the session run blocks without effects outside it."""
 
 
-@runtime_checkable
 class HasSandboxFacts(Protocol):
     """An executor that knows facts about its sandbox."""
 
@@ -83,7 +80,6 @@ class HasSandboxFacts(Protocol):
         """Return what code finds in the sandbox; starts it. Raises nothing that is the sandbox's fault."""
 
 
-@runtime_checkable
 class ObservedExecutor(Protocol):
     """An executor that reports what it does."""
 
@@ -113,12 +109,12 @@ class ReplaySandbox(Protocol):
 
 def implements(thing: object, protocol: Any) -> bool:
     """Return whether an object has all members of a protocol."""
-    # `isinstance` looks at each member of the object, and so evaluates properties that take long; its class is enough.
-    kind: Any = type(thing)
-    return _class_has(kind, protocol) or isinstance(thing, protocol)
+    # `isinstance` would evaluate properties that take long (Python 3.11), or not see what `__getattr__` offers (3.12).
+    kind = type(thing)
+    return all(hasattr(kind, name) or hasattr(thing, name) for name in _members(protocol))
 
 
-@lru_cache(maxsize=256)
-def _class_has(kind: type[Any], protocol: type[Any]) -> bool:
+@lru_cache(maxsize=32)
+def _members(protocol: type[Any]) -> frozenset[str]:
     protocols = [base for base in protocol.__mro__ if base is not Protocol and getattr(base, "_is_protocol", False)]
-    return all(hasattr(kind, name) for base in protocols for name in vars(base) if not name.startswith("_"))
+    return frozenset(name for base in protocols for name in vars(base) if not name.startswith("_"))

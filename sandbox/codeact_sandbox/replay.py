@@ -9,16 +9,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES
-from codeact_sandbox.files.manifest import (
+from codeact_sandbox.files.workspace import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
+    HostFile,
     Manifest,
+    Workspace,
     fingerprint_in_sandbox,
     fingerprint_of,
     has_hash,
     is_safe,
+    signature_of,
 )
-from codeact_sandbox.files.workspace import HostFile, Workspace, signature_of
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import Frame, checked_entries
@@ -170,7 +172,7 @@ class ReplayWorkspace:
             hashed = is_safe(name) and size <= min(left, MAX_HASHED_BYTES)
             left -= size if hashed else 0
             self._inside[name] = (
-                await fingerprint_in_sandbox(self._client, name, size) if hashed else fingerprint_of(size)
+                await fingerprint_in_sandbox(self._client.requests, name, size) if hashed else fingerprint_of(size)
             )
 
     # Blocks

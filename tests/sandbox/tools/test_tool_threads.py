@@ -45,6 +45,9 @@ async def test_a_connection_of_sqlite3_can_be_kept(tmp_path):
 
     def query(sql: str) -> list[list[Any]]:
         """Query the shop."""
+        if sql == "close":
+            connection().close()
+            return []
         with connection() as open_connection:
             return [list(row) for row in open_connection.execute(sql)]
 
@@ -52,6 +55,7 @@ async def test_a_connection_of_sqlite3_can_be_kept(tmp_path):
     await called(tool, sql="create table fruit (name text)")
     await asyncio.gather(*(called(tool, sql=f"insert into fruit values ('{n}')") for n in range(10)))
     assert await called(tool, sql="select count(*) from fruit") == [[10]]
+    await called(tool, sql="close")
 
 
 async def test_the_complaint_of_sqlite3_names_the_option() -> None:
