@@ -354,7 +354,7 @@ class ManagedSandbox:
                     chunks.finish(number, result)
                 if result.exit_code != 0:
                     break
-            return results[0] if len(results) == 1 else combine(results)
+            return combine(results)
 
     async def ready(self) -> RunnerClient:
         """Return the running sandbox, or a new one if it has ended or was not started."""
@@ -484,7 +484,7 @@ class ManagedSandbox:
     async def _command(self, kind: Frame) -> None:
         if self.options.mode != "session":
             raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
-        await (await self.ready()).requests.command(kind, {})
+        await (await self.ready()).requests.ask({}, kind=kind)
 
     # Replay
 
