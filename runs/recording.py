@@ -176,7 +176,7 @@ async def logged(
     try:
         async for item in stream:
             if isinstance(item, TaskResult):
-                result = item
+                result, more = item, {"stop_reason": item.stop_reason}
             else:
                 event = _as_event(item)
                 if known and isinstance(event, MessageLogged):
@@ -193,16 +193,16 @@ async def logged(
     except BaseException as error:
         # Teams and tools of AutoGen raise errors of their own instead.
         if questions is not None and questions.has_ended:
-            outcome = "waiting"
+            outcome, more = "waiting", {}
             raise questions.waiting from None
         outcome, more = "failed", {"error": error_info(error)}
         raise
     finally:
-        if (close := getattr(stream, "aclose", None)) is not None:
-            await close()  # first, because it ends code that runs, and that is logged
-        if outcome == "completed" and result is not None:
-            more = {"stop_reason": result.stop_reason}
-        await (finish or partial(finish_run, log))(outcome, duration_s=time.monotonic() - began, **more)
+        try:
+            if (close := getattr(stream, "aclose", None)) is not None:
+                await close()  # first, because it ends code that runs, and that is logged
+        finally:
+            await (finish or partial(finish_run, log))(outcome, duration_s=time.monotonic() - began, **more)
 
 
 async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
