@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import (
@@ -261,9 +261,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._attempts.check_arguments(code_executor)
         self._prompt_style: prompt.PromptStyle = prompt_style
         self._prices = prices
-        self._budget = make_budget(
-            model_client,
-            prices,
+        self._budget = Budget(
+            prices=prices or Prices.known(model_name(model_client)),
             max_steps=max_steps,
             max_tokens=max_tokens,
             max_seconds=max_seconds,
@@ -457,8 +456,3 @@ def _check_limits(**limits: int | None) -> None:
     for name, limit in limits.items():
         if limit is not None and limit < 1:
             raise ValueError(f"{name} must be at least 1, not {limit}.")
-
-
-def make_budget(client: ChatCompletionClient, prices: Prices | None, **limits: Any) -> Budget:
-    """Return the budget of a turn; by default with the model's list prices."""
-    return Budget(**limits, prices=prices or Prices.known(model_name(client)))

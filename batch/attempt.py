@@ -278,7 +278,10 @@ class _Attempt:
                 async for item in items:
                     self._used["steps"] += isinstance(item, CodeExecutionEvent)
                     if isinstance(item, TaskResult):
-                        return _last_message(item)
+                        last = next(
+                            (each for each in reversed(item.messages) if isinstance(each, BaseChatMessage)), None
+                        )
+                        return last if last is not None and last.source != "user" else None  # else it is the task
         return None
 
     async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
@@ -310,14 +313,6 @@ class _Attempt:
         row.passed = decide_passed(self._work.task, row.outcome, row.checks)
         row.seconds = time.monotonic() - self._began
         return row
-
-
-def _last_message(result: TaskResult) -> BaseChatMessage | None:
-    """Return the answer: the last message, unless it is the task."""
-    for message in reversed(result.messages):
-        if isinstance(message, BaseChatMessage):
-            return message if message.source != "user" else None
-    return None
 
 
 async def _stop(executor: SandboxCodeExecutor) -> None:

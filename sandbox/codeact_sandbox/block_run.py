@@ -26,8 +26,9 @@ from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 
 
-def notify_refused(attached: Sequence[Attachment], started: BlockStarted, result: Result) -> None:
+def notify_refused(attached: Sequence[Attachment], ident: BlockId, block: CodeAndLanguage, result: Result) -> None:
     """Notify observers of a block that was not sent."""
+    started = BlockStarted(ident.sandbox, ident.block, block.language, block.code)
     notify(attached, "block_started", started)
     notify(attached, "block_finished", BlockFinished(started, result))
 

@@ -28,24 +28,10 @@ from codeact_sandbox.preparation import prepare, send_stubs
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
-from codeact_sandbox.types.errors import (
-    SandboxError,
-    SandboxFileError,
-    SandboxNotStarted,
-    SandboxStartError,
-    Unsupported,
-)
+from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted, Unsupported
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import parse_size, parse_timeout
-from codeact_sandbox.types.observers import (
-    BlockId,
-    BlockStarted,
-    Observer,
-    Recorder,
-    SandboxStarted,
-    SandboxStopped,
-    notify,
-)
+from codeact_sandbox.types.observers import BlockId, Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from codeact_sandbox.types.option_parsing import merge_options, options_of
 from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
@@ -255,19 +241,14 @@ class ManagedSandbox:
         self.client, self.jobs_started, self._stubs_sent = client, [], self.tools.stubs
         self.starts, self.unrecorded = self.starts + 1, 0
         if fresh and self.options.snapshot is not None:
-            await self._restore(self.options.snapshot)
+            try:
+                await trees.restore(self, Path(self.options.snapshot))
+            except BaseException:
+                await self._stop()
+                raise
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
         return client
-
-    async def _restore(self, snapshot: Path | str) -> None:
-        try:
-            await trees.restore(self, Path(snapshot))
-        except BaseException as error:
-            await self._stop()
-            if isinstance(error, SandboxFileError):
-                raise SandboxStartError(f"the snapshot {snapshot} could not be restored: {error}") from error
-            raise
 
     async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
         client, self.client, self.branch = self.client, None, None
@@ -406,7 +387,7 @@ class ManagedSandbox:
         attached = self.attachments.current if observed else ()
         request = make_request(block, options, self._languages, scan=workspace is not None)
         if isinstance(request, Result):
-            notify_refused(attached, BlockStarted(client.name, self.blocks + 1, block.language, block.code), request)
+            notify_refused(attached, BlockId(client.name, self.blocks + 1), block, request)
             return request
         self.unrecorded += not context.journalled
         self.blocks += 1

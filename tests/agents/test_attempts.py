@@ -1,8 +1,7 @@
 """Several attempts at each step: what is kept, what the model is told, and that the others leave no trace."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import Attempt, CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import HostTool, Limits
 from codeact_sandbox.host.protocol import Frame
 from tests.agents.codeact import (
@@ -26,17 +24,11 @@ from tests.agents.codeact import (
     python,
     user,
 )
-from tests.agents.conftest import EXECUTORS
+from tests.agents.conftest import started
 from tests.agents.support import model_answer, received_by, scripted
 from tests.cases import case
 
 TASK = "What is 6 * 7?"
-
-
-@asynccontextmanager
-async def started(backend: str, **options: Any) -> AsyncIterator[SandboxCodeExecutor]:
-    async with EXECUTORS[backend](mode="session", timeout=20, **options) as executor:
-        yield executor
 
 
 def told(agent: CodeActAgent) -> list[Any]:

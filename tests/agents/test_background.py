@@ -1,8 +1,6 @@
 """Jobs that code starts in the background: what the model is told of them, and that none is left."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import BACKGROUND
 from autogen_codeact.agents.jobs import JOBS_RUN
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import (
     answer_message,
     comparable,
@@ -27,16 +24,10 @@ from tests.agents.codeact import (
     python,
     user,
 )
-from tests.agents.conftest import EXECUTORS
+from tests.agents.conftest import started
 from tests.agents.support import received_by, scripted
 
 LEFT = "cat /proc/*/cmdline | grep -ac 'sleep.391[7]'"
-
-
-@asynccontextmanager
-async def started(backend: str, **options: Any) -> AsyncIterator[SandboxCodeExecutor]:
-    async with EXECUTORS[backend](mode="session", timeout=30, **options) as executor:
-        yield executor
 
 
 def agent_of(executor: CodeExecutor, *answers: str, **options: Any) -> tuple[CodeActAgent, Any]:
