@@ -10,7 +10,7 @@ from typing import Self
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 PRICES_OF = "28 November 2026"
 # US dollars for a million tokens, read and written, in the vendors' public price lists; OpenAI's as of March to June 2026.

@@ -29,7 +29,7 @@ from pydantic_core import CoreSchema, core_schema
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor
-from codeact_sandbox.files.manifest import MAX_FILES, Manifest, is_safe
+from codeact_sandbox.files.workspace import MAX_FILES, Manifest, is_safe
 from codeact_sandbox.tools.payloads import is_small, json_text
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 

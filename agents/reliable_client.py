@@ -165,20 +165,24 @@ def _breaks_off(result: CreateResult) -> bool:
 
 def _passing_problem(error: Exception, *, begun: bool) -> str | None:
     """Return what to tell of an error that may be gone when the call is repeated; None for another error."""
-    names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status_code", None)
-    if isinstance(error, ModelTimeoutError):
-        return None
-    if isinstance(status, int):
-        passes = status in _PASSING_STATUS or status >= 500
-        final = _headers(error).get("x-should-retry") == "false" or getattr(error, "code", None) == "insufficient_quota"
-        if final or not passes or status == 501:
-            return None
+    if isinstance(status, int) and is_temporary(error):
         return f"the model's server {'is busy' if status in (429, 503, 529) else 'failed'} (HTTP {status})"
-    if names & _CONNECTION_ERRORS:
+    if isinstance(error, ModelTimeoutError) or isinstance(status, int):
+        return None
+    if is_temporary(error):
         return "the model's answer broke off" if begun else "no connection to the model's server"
     # The server has sent an error in the middle of its answer.
     return "the model's server failed in its answer" if begun and type(error).__name__ == "APIError" else None
+
+
+def is_temporary(error: BaseException) -> bool:
+    """Return whether a model's server may answer when the call is repeated: it was busy, failed, or could not be reached."""
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        final = _headers(error).get("x-should-retry") == "false" or getattr(error, "code", None) == "insufficient_quota"
+        return not final and (status in _PASSING_STATUS or (status >= 500 and status != 501))
+    return any(kind.__name__ in _CONNECTION_ERRORS for kind in type(error).__mro__)
 
 
 def requested_delay(error: Exception) -> float | None:
@@ -195,7 +199,7 @@ def requested_delay(error: Exception) -> float | None:
     return None
 
 
-def _headers(error: Exception) -> Mapping[str, str]:
+def _headers(error: BaseException) -> Mapping[str, str]:
     headers = getattr(getattr(error, "response", None), "headers", None)
     return headers if isinstance(headers, Mapping) else {}
 

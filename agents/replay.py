@@ -21,8 +21,8 @@ from codeact_sandbox.protocols import ReplaySandbox
 from codeact_sandbox.replay import ExternalEffectsError
 from codeact_sandbox.tools.broker import NotAllowed
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import ToolCall
+from codeact_sandbox.types.text import format_count
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200

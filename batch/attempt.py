@@ -20,7 +20,7 @@ from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents.answer import without_output
-from autogen_codeact.agents.reliable_client import requested_delay
+from autogen_codeact.agents.reliable_client import ModelTimeoutError, is_temporary, requested_delay
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
@@ -30,7 +30,6 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
@@ -41,7 +40,6 @@ from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
 from autogen_codeact.runs.writer import LogLocked
 from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
-from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.host.waiting import in_thread
 
 SandboxKind = Literal["auto", "docker", "bubblewrap"]
@@ -49,10 +47,7 @@ MAX_READY = 8
 MAX_READY_AGAIN = 2
 ACQUIRE_TIMEOUT_S = 600.0  # seconds that an attempt waits for a sandbox: others may use all that are allowed
 MAX_BACKOFF_S = 60.0
-_STATUS = frozenset({408, 409, 425, 429})
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
-# By name: importing a vendor's package takes long, and it is there if the error is one of its own.
-_CONNECTION = frozenset({"APIConnectionError", "APITimeoutError", "TransportError", "ModelTimeoutError"})
 AgentOrTeam = ChatAgent | BaseTeam
 MakeAgent = Callable[..., Any]
 """Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
@@ -81,19 +76,21 @@ class Sandboxes:
 
     async def start(self) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
-        spec, kind = self._spec, str(self._spec.kind)
-        if kind not in {"auto", *EXECUTORS}:
-            raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
-        if kind == "auto":
-            kind = await asyncio.to_thread(choose_backend, dict(spec.options))
+        spec = self._spec
         # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
         ready = min(spec.concurrency, MAX_READY if spec.uses == 1 else MAX_READY_AGAIN)
         most = spec.max_sandboxes or spec.concurrency + ready
-        options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": kind}
-        self._pool = ExecutorPool(
-            min(ready, most), max_alive=most, acquire_timeout=ACQUIRE_TIMEOUT_S, max_uses=spec.uses, **options
+        options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": spec.kind}
+        # In a thread: to ask an engine takes some milliseconds.
+        self._pool = pool = await asyncio.to_thread(
+            ExecutorPool,
+            min(ready, most),
+            max_alive=most,
+            acquire_timeout=ACQUIRE_TIMEOUT_S,
+            max_uses=spec.uses,
+            **options,
         )
-        self._pool.expected = self._expected
+        pool.expected = self._expected
 
     async def stop(self) -> None:
         """Stop all sandboxes, also those in use."""
@@ -115,18 +112,9 @@ class Sandboxes:
 def is_retryable(error: BaseException) -> bool:
     """Return whether an attempt that ended with an error may succeed when it is made again.
 
-    What the agent's own code raises, the end of `task_timeout`, and other HTTP errors than those below stay.
+    What the agent's own code raises, the end of `task_timeout`, and other HTTP errors stay.
     """
-    if isinstance(error, TaskTimeoutError):
-        return False
-    if isinstance(error, _SANDBOX):
-        return True
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        spent = getattr(error, "code", None) == "insufficient_quota"
-        return not spent and (status in _STATUS or (status >= 500 and status != 501))
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(names & _CONNECTION) or isinstance(error, ConnectionError)
+    return isinstance(error, (*_SANDBOX, ModelTimeoutError)) or is_temporary(error)
 
 
 def is_unusable_log(error: BaseException) -> bool:
@@ -290,7 +278,10 @@ class _Attempt:
                 async for item in items:
                     self._used["steps"] += isinstance(item, CodeExecutionEvent)
                     if isinstance(item, TaskResult):
-                        return _last_message(item)
+                        last = next(
+                            (each for each in reversed(item.messages) if isinstance(each, BaseChatMessage)), None
+                        )
+                        return last if last is not None and last.source != "user" else None  # else it is the task
         return None
 
     async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
@@ -322,14 +313,6 @@ class _Attempt:
         row.passed = decide_passed(self._work.task, row.outcome, row.checks)
         row.seconds = time.monotonic() - self._began
         return row
-
-
-def _last_message(result: TaskResult) -> BaseChatMessage | None:
-    """Return the answer: the last message, unless it is the task."""
-    for message in reversed(result.messages):
-        if isinstance(message, BaseChatMessage):
-            return message if message.source != "user" else None
-    return None
 
 
 async def _stop(executor: SandboxCodeExecutor) -> None:

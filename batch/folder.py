@@ -25,7 +25,7 @@ from autogen_codeact.batch.rows import AGAIN, Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
 from codeact_sandbox.files.private_folders import keep_private
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
 SCHEMA_VERSION = 1

@@ -21,7 +21,7 @@ from autogen_codeact.batch.checks import check_problem
 from autogen_codeact.batch.errors import BatchTasksError
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 MAX_ROW = 16 * 1024 * 1024  # bytes of one task
 TOO_LONG = f"it is longer than {MAX_ROW // 2**20} MiB"

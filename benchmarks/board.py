@@ -110,9 +110,10 @@ def text(figures):
     head = ["sandbox", "held", START, f"{PAUSED} of {PAUSE_S} s", TASK]
     absent = [f"- {name}: {reason}" for name, reason in figures["absent"].items()]
     titles = names()
+    numbers = dict(zip(titles, range(1, len(titles) + 1), strict=True))
     missed = [
         f"- {_shown(variant, figures['versions'])}: "
-        + "; ".join(titles[name] for name, good in found.items() if not good)
+        + ", ".join(str(numbers[name]) for name, good in found.items() if not good)
         for variant, found in held.items()
         if not all(found.values())
     ]
@@ -120,7 +121,7 @@ def text(figures):
     parts = [
         f"{figures['day']}, {figures['machine']}; `python benchmarks/board.py`.",
         page.table(head, rows),
-        "What got through:",
+        "What got through, by its number [below](#the-escapes-and-leaks):",
         "\n".join(map(page.wrapped, missed)),
         *(["Not run here:", "\n".join(map(page.wrapped, absent))] if absent else []),
         "### The escapes and leaks",

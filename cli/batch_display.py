@@ -21,7 +21,7 @@ from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
 from codeact_sandbox.host.threads import Threads
-from codeact_sandbox.types.formatting import format_count, format_percent
+from codeact_sandbox.types.text import format_count, format_percent
 
 INTERVAL_S = 0.25  # seconds between two drawings, however many tasks end
 LINE_S = 60.0  # without a terminal: seconds between two lines

@@ -15,7 +15,6 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateRe
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.budget import PRICES_OF, Prices
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
@@ -27,11 +26,11 @@ from autogen_codeact.cli.jobs import AgentChoice, BatchJob
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
 from autogen_codeact.cli.models import open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
-from autogen_codeact.cli.sandbox import make_agent
+from autogen_codeact.cli.sandbox import make_agent, read_budget
 from autogen_codeact.teams import Team
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
-_WITH_FLAG = {"prices", *BatchJob.__dataclass_fields__}
+_WITH_FLAG = {"prices", "max_cost", *BatchJob.__dataclass_fields__}
 _BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fields if name not in _WITH_FLAG}
 """Settings that are given with `--option`, by the names there."""
 
@@ -41,11 +40,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
 
     Raises `CommandError` if one is invalid.
     """
-    prices = _prices(job.price) or Prices.known(job.model.spec or "")
-    if job.max_cost is not None and prices is None:
-        raise CommandError(
-            f"--max-cost needs --price P:C: the price of this model is not in the list of {PRICES_OF}, so the cost is not known."
-        )
+    budget = read_budget(job.cost, job.model.spec)
     rare: dict[str, str] = {}
     others = []
     for text in job.sandbox.others or ():
@@ -63,8 +58,8 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
                 "concurrency": job.concurrency,
                 "repeat": job.repeat,
                 "max_tokens": job.max_tokens,
-                "max_cost": job.max_cost,
-                "prices": prices,
+                "max_cost": budget.max_cost,
+                "prices": budget.prices,
                 **{_BY_OPTION[name]: value for name, value in rare.items()},
             }
         )
@@ -74,16 +69,6 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
         problems = "; ".join(f"{names.get(name, '--' + name.replace('_', '-'))}: {what}" for name, what in wrong)
         raise CommandError(f"{problems}.") from None
     return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings, int(uses)
-
-
-def _prices(text: str | None) -> Prices | None:
-    if text is None:
-        return None
-    parts = text.split(":")
-    with suppress(ValueError):
-        if len(parts) == 2:
-            return Prices(prompt=float(parts[0]), completion=float(parts[1]))
-    raise CommandError(f"--price {text} is not a pair of prices, of a million tokens read and written, such as 2.5:10.")
 
 
 class ChosenTasks:

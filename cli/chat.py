@@ -11,7 +11,7 @@ from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 
 from autogen_codeact.agents.budget import prices_of
-from autogen_codeact.cli.chat_agent import is_chat, model_names, opened
+from autogen_codeact.cli.chat_agent import is_chat, model_names, opened, sandboxes_of
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
@@ -27,17 +27,16 @@ from autogen_codeact.cli.kept_runs import (
     say_files,
     say_rebuilding,
 )
+from autogen_codeact.cli.sandbox import read_budget
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs import load_run
 from autogen_codeact.runs.agents import asks_first, set_approval
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.store import find_run, run_name
-from autogen_codeact.teams.parts import executors_of
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
@@ -51,6 +50,7 @@ def run_chat(job: ChatJob) -> int:
     job.check()
     if job.save is not None:
         check_folder(job.save)
+    read_budget(job.cost, job.model.spec)
     max_total_size()  # a wrong value is told now, not at the end
     silence_libraries()
     chat = Chat(job)
@@ -81,7 +81,8 @@ class Chat:
             view = Transcript(
                 terminal, team=len(conversation.agents) > 1, chat=True, exact=approve, figures=_figures(target)
             )
-            view.prices = prices_of(model_names(target))
+            budget = read_budget(job.cost, job.model.spec)
+            view.prices, view.max_cost = budget.prices or prices_of(model_names(target)), budget.max_cost
             self._reader = reader = open_reader(self._completions)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             self._commands = commands = Commands(turns, terminal)
@@ -161,6 +162,7 @@ class Chat:
 
             self._page = LivePage(path, turns.end_turn)
             turns.approval.control = self._page.control
+            self._page.control.sandbox = next(iter(sandboxes_of(turns.conversation.target)), None)
             await self._page.open()
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:
@@ -184,19 +186,17 @@ class Chat:
 def _described(target: ChatAgent | BaseTeam) -> str:
     """Return the models, the sandbox, and where its files are."""
     models = ", ".join(model_names(target)) or "no model"
-    for executor in executors_of(target):
-        if isinstance(executor, SandboxCodeExecutor):
-            backend = "Docker" if isinstance(executor, DockerCommandLineCodeExecutor) else "bubblewrap"
-            folder = executor.options.work_dir
-            where = f"folder {Path(folder).absolute()}" if folder is not None else "temporary folder"
-            return f"{models}, {backend} sandbox, {where}"
+    for executor in sandboxes_of(target):
+        backend = "Docker" if isinstance(executor, DockerCommandLineCodeExecutor) else "bubblewrap"
+        folder = executor.options.work_dir
+        where = f"folder {Path(folder).absolute()}" if folder is not None else "temporary folder"
+        return f"{models}, {backend} sandbox, {where}"
     return models
 
 
 def _figures(target: ChatAgent | BaseTeam) -> Path | None:
     """Return where figures are kept: in the current folder, if the workspace is temporary."""
-    executors = [each for each in executors_of(target) if isinstance(each, SandboxCodeExecutor)]
-    return Path(FIGURES) if any(each.options.work_dir is None for each in executors) else None
+    return Path(FIGURES) if any(each.options.work_dir is None for each in sandboxes_of(target)) else None
 
 
 def _read_plan(folder: Path) -> Plan:

@@ -17,7 +17,7 @@ from autogen_codeact.cli.jobs import AgentChoice, ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
-from autogen_codeact.cli.sandbox import make_agent, started
+from autogen_codeact.cli.sandbox import make_agent, read_budget, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys, describe_agents, load_agents
@@ -47,7 +47,8 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             assert client is not None
             executor = await stack.enter_async_context(started(with_skills(job.sandbox)))
             choice = AgentChoice(None, job.team, not job.team, job.steps)
-            yield make_agent(choice, client, executor, stream=job.stream, stream_output=True)
+            budget = read_budget(job.cost, job.model.spec)
+            yield make_agent(choice, client, executor, budget, stream=job.stream, stream_output=True)
             return
         if plan is None:
             target = _load(job)
@@ -62,11 +63,10 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
                 exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None)))
-        for each in executors_of(target):
-            if isinstance(each, SandboxCodeExecutor):
-                await each.start()
-                if plan is not None:
-                    _put_files_back(plan, each)
+        for each in sandboxes_of(target):
+            await each.start()
+            if plan is not None:
+                _put_files_back(plan, each)
         yield target
 
 
@@ -97,9 +97,8 @@ async def _close(target: Any) -> None:
         if close is not None:
             await close()
     finally:
-        for executor in executors_of(target):
-            if isinstance(executor, SandboxCodeExecutor):
-                await executor.stop()
+        for executor in sandboxes_of(target):
+            await executor.stop()
 
 
 def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> None:
@@ -121,6 +120,11 @@ def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
     with suppress(RunError, OSError):
         if executor.sandbox.options.work_dir is None and not any(executor.work_dir.iterdir()):
             export_files(plan.run, executor.work_dir)
+
+
+def sandboxes_of(target: ChatAgent | BaseTeam) -> list[SandboxCodeExecutor]:
+    """Return the executors that are sandboxes."""
+    return [each for each in executors_of(target) if isinstance(each, SandboxCodeExecutor)]
 
 
 def model_names(target: ChatAgent | BaseTeam) -> list[str]:

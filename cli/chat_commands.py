@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from autogen_codeact.cli.chat_agent import sandboxes_of
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.kept_runs import export_run, say_rebuilding
@@ -19,7 +20,6 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.summary import task_text
-from autogen_codeact.teams.parts import executors_of
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.filenames import printable
 
@@ -76,7 +76,7 @@ class Commands:
                 yield from (found for found in _names_in(executor.work_dir, word) if found[1] not in self._added)
 
     def _executors(self) -> list[SandboxCodeExecutor]:
-        return [each for each in executors_of(self._turns.conversation.target) if isinstance(each, SandboxCodeExecutor)]
+        return sandboxes_of(self._turns.conversation.target)
 
     async def run(self, text: str) -> bool:
         """Run a command; return whether the chat ends."""

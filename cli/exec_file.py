@@ -29,9 +29,9 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import OutputChunk
 from codeact_sandbox.host.blocks import default_filename
-from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.languages import find_language
 from codeact_sandbox.types.paths import WORKSPACE
+from codeact_sandbox.types.text import format_count
 
 SCRIPTS = {".py": "python", ".sh": "sh", ".bash": "bash"}
 NOTEBOOK = ".ipynb"

@@ -63,6 +63,16 @@ class AgentChoice:
 
 
 @dataclass(frozen=True)
+class CostChoice:
+    """The options of what the model may cost."""
+
+    max_cost: float | None = agent_option(
+        None, metavar="AMOUNT", help="End when it has cost this much; in a chat, a turn."
+    )
+    price: str | None = agent_option(None, metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
+
+
+@dataclass(frozen=True)
 class RunJob:
     """The options of `codeact run`."""
 
@@ -70,6 +80,7 @@ class RunJob:
     model: ModelChoice
     agent: AgentChoice
     sandbox: SandboxChoice
+    cost: CostChoice = field(default_factory=CostChoice)
     stream: bool = option(False, "--stream", help="Show the model's answer while it is generated.")
     save: Path | None = _save_option(None)
     no_save: NoSaveOption = False
@@ -87,6 +98,8 @@ class RunJob:
         _check_log(view=self.view, save=self.save, no_save=self.no_save)
         if self.approve_later and (self.approve or self.no_save):
             raise CommandError("--approve-later keeps the question in the run: leave --approve and --no-save out.")
+        if self.cost.max_cost is not None and not (self.agent.act or self.agent.team):
+            raise CommandError("--max-cost is only for --act and --team.")
         self.agent.check(self.sandbox)
 
 
@@ -125,6 +138,7 @@ class ChatJob:
     model: ModelChoice
     sandbox: SandboxChoice = field(default_factory=SandboxChoice)
     how: Resuming = field(default_factory=Resuming)
+    cost: CostChoice = field(default_factory=CostChoice)
     component: Path | None = agent_option(
         None, "--agent", metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."
     )
@@ -155,6 +169,8 @@ class ChatJob:
             raise CommandError(
                 f"{option} has its own sandbox: leave --sandbox, --work-dir and all other options of the sandbox out."
             )
+        if (self.resume or self.component) and self.cost.max_cost is not None:
+            raise CommandError("--max-cost is for a new chat with --model: others keep the limits that they have.")
         if self.team and self.steps is not None:
             raise CommandError("--steps is for one agent, not for --team.")
         if self.sandbox.mode == "process":
@@ -177,12 +193,11 @@ class BatchJob:
     model: ModelChoice
     agent: AgentChoice
     sandbox: SandboxChoice
+    cost: CostChoice = field(default_factory=CostChoice)
     limit: int | None = option(None, min=1, metavar="N", help="Only the first N tasks.")
     check: str | None = option(None, metavar="KIND", help="Check answers: exact, number, regex, json or FILE.py.")
     repeat: int = option(1, min=1, metavar="K", help="How many times each task runs.")
     concurrency: int = option(4, min=1, metavar="N", help="Tasks that run at the same time.")
     max_tokens: int | None = option(None, min=1, metavar="N", help="End when the batch has used this many tokens.")
-    max_cost: float | None = option(None, metavar="AMOUNT", help="End when the batch has cost this much (--price).")
-    price: str | None = option(None, metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
     accept_changes: bool = option(False, "--accept-changes", help="Continue if tasks or options have changed.")
     as_json: JsonOption = False

@@ -21,7 +21,7 @@ from autogen_codeact.cli.terminal import Style, Terminal
 from autogen_codeact.local_models.server import LocalModelError, check_installed
 from autogen_codeact.local_models.weights import NAME, is_fetched
 from codeact_sandbox.host.threads import Threads
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 Status = Literal["ready", "no key", "key refused", "no server", "no list", "not installed"]
 

@@ -37,7 +37,7 @@ from autogen_codeact.cli.json_messages import JsonPrinter
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.sandbox import LANGUAGES, make_agent, started
+from autogen_codeact.cli.sandbox import LANGUAGES, make_agent, read_budget, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -81,6 +81,8 @@ class RunPrinter:
                     if isinstance(event, TaskResult):
                         result = event
                         await self._judge(event)
+                        if self._json is None:
+                            self._transcript.show(event)
                     else:
                         await self._show(event)
         except (CommandError, SandboxError, RunError, LogLocked):
@@ -177,6 +179,7 @@ class _Run:
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
         self.page: Any = None  # a `LivePage`, of an extra
+        self._budget = read_budget(job.cost, job.model.spec)
         self._files_stay = job.sandbox.work_dir is not None
         self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
 
@@ -187,6 +190,8 @@ class _Run:
             await self._open_page()
             async with started(job.sandbox) as executor:
                 executor.attach(observers=[self._printer.watcher])
+                if self.page is not None:
+                    self.page.control.sandbox = executor
                 result = await self._printer.follow(self._events(executor), job.model)
                 files = [] if self._files_stay else await executor.list_files()
                 self._progress.set("stopping sandbox")
@@ -228,7 +233,7 @@ class _Run:
         job = self._job
         self._progress.set(THINKING)
         shown = job.stream or not job.as_json
-        target = make_agent(job.agent, self._client, executor, stream=job.stream, stream_output=shown)
+        target = make_agent(job.agent, self._client, executor, self._budget, stream=job.stream, stream_output=shown)
         if job.approve_later:
             set_approval(target, Later())
         elif job.approve:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.budget import PRICES_OF, Budget, Prices
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
-from autogen_codeact.cli.jobs import AgentChoice
+from autogen_codeact.cli.jobs import AgentChoice, CostChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.auto import choose_executor
@@ -33,7 +35,6 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
         executor = await choose_executor(choice.kind, **choice.options())
         if choice.kind == "auto" and isinstance(executor, BubblewrapCommandLineCodeExecutor):
             say("no Docker engine answers, so code runs in bubblewrap")
-        assert isinstance(executor, SandboxCodeExecutor)
         await executor.start()
     except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error
@@ -43,10 +44,39 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
         await executor.stop()
 
 
+def read_budget(cost: CostChoice, spec: str | None) -> Budget:
+    """Return what a model may cost, with its prices; raise a `CommandError` if that is not known, or no amount."""
+    prices = _prices(cost.price) or Prices.known(spec or "")
+    if cost.max_cost is not None and prices is None:
+        raise CommandError(
+            f"--max-cost needs --price P:C: the price of this model is not in the list of {PRICES_OF}, so the cost is not known."
+        )
+    if cost.max_cost is not None and not 0 < cost.max_cost < math.inf:
+        raise CommandError(f"--max-cost {cost.max_cost:g} is not an amount above 0.")
+    return Budget(max_cost=cost.max_cost, prices=prices)
+
+
+def _prices(text: str | None) -> Prices | None:
+    if text is None:
+        return None
+    parts = text.split(":")
+    with suppress(ValueError):
+        if len(parts) == 2:
+            return Prices(prompt=float(parts[0]), completion=float(parts[1]))
+    raise CommandError(f"--price {text} is not a pair of prices, of a million tokens read and written, such as 2.5:10.")
+
+
 def make_agent(
-    choice: AgentChoice, client: ChatCompletionClient, executor: CodeExecutor, *, stream: bool, stream_output: bool
+    choice: AgentChoice,
+    client: ChatCompletionClient,
+    executor: CodeExecutor,
+    budget: Budget | None = None,
+    *,
+    stream: bool,
+    stream_output: bool,
 ) -> CodeActAgent | CodeExecutorAgent | Team:
     """Return the agent or team that the options describe."""
+    budget = budget if budget is not None and budget.max_cost is not None else None
     options: dict[str, Any] = {"model_client_stream": stream, "stream_output": stream_output}
     if choice.act:
         return CodeActAgent(
@@ -55,10 +85,11 @@ def make_agent(
             model_client=client,
             max_steps=choice.steps or 20,
             attempts=choice.attempts or 1,
+            **(budget.model_dump(include={"max_cost"}) | {"prices": budget.prices} if budget is not None else {}),
             **options,
         )
     options["supported_languages"] = list(LANGUAGES)
     if choice.team:
-        return coder_executor_team(client, executor, **options)
+        return coder_executor_team(client, executor, budget=budget, **options)
     retries = 3 if choice.retries is None else choice.retries
     return CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=retries, **options)

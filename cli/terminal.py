@@ -15,8 +15,7 @@ from typing import Literal
 from autogen_codeact.cli.answers import MAX_LINE as LONGEST_WRAPPED
 from autogen_codeact.cli.answers import AnswerPrinter, Piece
 from autogen_codeact.cli.output import can_erase, clear_status, printable, unfiltered
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import apply_carriage_returns, format_count
 
 MAX_WIDTH = 100
 MAX_LINES = 40

@@ -26,11 +26,10 @@ from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.viewer.text import download_name
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
+from codeact_sandbox.types.text import apply_carriage_returns, format_count
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COPIES = 1_000
@@ -95,6 +94,8 @@ class Transcript:
         self._began = 0.0
         self.prices: Prices | None = None
         """What the model costs, in US dollars."""
+        self.max_cost: float | None = None
+        """What it may cost in a turn."""
 
     def begin(self) -> None:
         """Begin a turn of a chat."""
@@ -105,8 +106,9 @@ class Transcript:
         """Return blocks, tokens, cost and seconds of the turn."""
         blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
         tokens = format_count(self._read + self._written, "token")
-        if self.prices is not None and self._read:
+        if self.prices is not None and self._read + self._written:
             tokens += f", ${self.prices.cost(self._read, self._written):.4f}"
+            tokens += f" of ${self.max_cost:g}" if self.max_cost is not None else ""
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
     def before_question(self, code: str) -> None:
@@ -128,6 +130,8 @@ class Transcript:
         match message:
             case TaskResult():
                 self.end()
+                if limit := _limit_of(message):
+                    self._terminal.line(limit, "yellow")
             case ModelClientStreamingChunkEvent() if message.metadata.items() >= OUTPUT_CHUNK.items():
                 self._show_output(message)
             case ModelClientStreamingChunkEvent():
@@ -285,6 +289,15 @@ class Transcript:
         if (usage := message.models_usage) is not None:
             self._read += usage.prompt_tokens
             self._written += usage.completion_tokens
+
+
+def _limit_of(result: TaskResult) -> str | None:
+    """Return what says that a limit has ended the run, and what was left undone."""
+    if "is used up" in (result.stop_reason or ""):
+        return result.stop_reason
+    stopped = getattr(result.messages[-1], "metadata", {}).get("stopped") if result.messages else None
+    option = {"max_steps": "--steps", "max_cost": "--max-cost"}.get(stopped or "")
+    return f"The limit of {option} was reached: the answer says what is missing." if option is not None else None
 
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:

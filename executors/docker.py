@@ -15,7 +15,6 @@ from autogen_codeact.executors.arguments import (
     options_of,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox.functions_source import PROMPT_TEMPLATE, describe
 from codeact_sandbox.types.languages import LANGUAGES, labels
 from codeact_sandbox.types.option_parsing import parse_options
 from codeact_sandbox.types.options import DEFAULT_IMAGE, DockerOptions
@@ -48,7 +47,6 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     component_provider_override = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
 
     SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(labels(LANGUAGES))
-    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = PROMPT_TEMPLATE
 
     @explained(DockerArguments, "image", "container_name")
     def __init__(
@@ -69,7 +67,3 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         """The folder mounted at /workspace, or `work_dir`, which is synchronised with it."""
         folder = self.options.bind_dir
         return Path(folder) if folder is not None else self.work_dir
-
-    def functions_prompt(self) -> str:
-        """Return text that describes to a model the functions that its code can import; empty if there are none."""
-        return describe(self._functions, self.options.functions_module) if self._functions else ""

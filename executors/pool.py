@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any, Unpack
 
 from autogen_codeact.executors.arguments import PoolKeywords
@@ -19,6 +20,16 @@ EXECUTORS: dict[str, tuple[Executor, set[str]]] = {
     "docker": (DockerCommandLineCodeExecutor, DockerArguments.names()),
     "bubblewrap": (BubblewrapCommandLineCodeExecutor, BubblewrapArguments.names()),
 }
+
+
+def executor_class(caller: Callable[..., Any], sandbox: str, options: Collection[str], *without: str) -> Executor:
+    """Return the class of executors with a sandbox, whose options have the right names; blocks for some milliseconds."""
+    if sandbox == "auto":
+        sandbox = choose_backend(options)
+    if sandbox not in EXECUTORS:
+        raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {sandbox!r}")
+    check_names(caller, options, {kind: known.difference(without) for kind, (_, known) in EXECUTORS.items()}, sandbox)
+    return EXECUTORS[sandbox][0]
 
 
 class ExecutorPool(sandbox_pool.SandboxPool):
@@ -53,12 +64,7 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         max_uses: int = 1,
         **options: Unpack[PoolKeywords],
     ) -> None:
-        if sandbox == "auto":
-            sandbox = choose_backend(options)
-        if sandbox not in EXECUTORS:
-            raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {sandbox!r}")
-        self._executor, _ = EXECUTORS[sandbox]
-        check_names(type(self), options, {kind: known - {"pool"} for kind, (_, known) in EXECUTORS.items()}, sandbox)
+        self._executor = executor_class(type(self), sandbox, options, "pool")
         self._arguments: dict[str, Any] = {**options}
         template = self._executor(**self._arguments).sandbox
         super().__init__(

@@ -20,11 +20,11 @@ from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent
 from autogen_codeact.runs.results import StoredFile
 from codeact_sandbox.files.workspace import Workspace
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import DOCUMENTS, FIGURES, TEXT, Display
 from codeact_sandbox.types.filenames import MAX_DEPTH, printable, printable_text, safe_name
 from codeact_sandbox.types.protected_names import ProtectedNameError
 from codeact_sandbox.types.result import ErrorInfo, Result, written_by_code
+from codeact_sandbox.types.text import apply_carriage_returns
 
 _TYPES = (TEXT, *FIGURES, *DOCUMENTS)
 """Types of displays that are kept. JavaScript is none of them; Jupyter cleans HTML that it does not trust."""

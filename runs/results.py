@@ -11,7 +11,7 @@ from autogen_ext.code_executors._common import CommandLineCodeResult  # exported
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import ExecutionResult
-from codeact_sandbox.host import plain_values
+from codeact_sandbox.host.protocol import value_of_json, value_to_json
 from codeact_sandbox.types.displays import Display, Forms
 from codeact_sandbox.types.result import Artifact, CallOutcome, ErrorInfo, NetworkConnection, Outcome, State, ToolCall
 from codeact_sandbox.types.tool import ToolImage
@@ -199,7 +199,7 @@ class ResultRecord(Record):
         record = cls.copy_of(
             result,
             kind="sandbox",
-            value=plain_values.to_json(result.value),
+            value=value_to_json(result.value),
             artifacts=[ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
             tool_calls=[],
             connections=list(result.connections),
@@ -218,7 +218,7 @@ class ResultRecord(Record):
         if self.kind == "command_line":
             return CommandLineCodeResult(self.exit_code, self.output, self.code_file)
         converted: dict[str, Any] = {
-            "value": plain_values.of_json(self.value),
+            "value": value_of_json(self.value),
             "artifacts": tuple(each.artifact() for each in self.artifacts),
             "tool_calls": tuple(each.call(read) for each in self.tool_calls),
             "connections": tuple(self.connections),

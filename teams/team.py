@@ -374,11 +374,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             await self._undo.undo()
             for participant in self._participants:
                 await self._undo.wait(participant.name)
-            for participant in self._participants:
-                if isinstance(participant, BaseTeam):
-                    await participant.reset()
-                else:
-                    await participant.on_reset(CancellationToken())
+            await self._notify_participants("reset")
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
             self._memory = self._new_memory()
@@ -396,19 +392,18 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     async def pause(self) -> None:
         """Tell every participant to pause, whether the team is running or not."""
-        for participant in self._participants:
-            if isinstance(participant, BaseTeam):
-                await participant.pause()
-            else:
-                await participant.on_pause(CancellationToken())
+        await self._notify_participants("pause")
 
     async def resume(self) -> None:
         """Tell every participant to go on after `pause`."""
+        await self._notify_participants("resume")
+
+    async def _notify_participants(self, what: str) -> None:
         for participant in self._participants:
             if isinstance(participant, BaseTeam):
-                await participant.resume()
+                await getattr(participant, what)()
             else:
-                await participant.on_resume(CancellationToken())
+                await getattr(participant, f"on_{what}")(CancellationToken())
 
     # State and configuration
 
@@ -448,37 +443,23 @@ class Team(BaseTeam, Component[TeamConfig]):
     def _to_config(self) -> TeamConfig:
         if self._custom_message_types:
             raise ValueError("A team with custom_message_types can't be dumped: a config can't name Python types.")
+        given = {name: getattr(self, f"_{name}") for name in TeamConfig.model_fields}
         condition = self._termination_condition
-        return TeamConfig(
-            name=self._name,
-            description=self._description,
-            participants=[participant.dump_component() for participant in self._participants],
-            termination_condition=condition.dump_component() if condition is not None else None,
-            max_turns=self._max_turns,
-            emit_team_events=self._emit_team_events,
-            begin_with_first=self._begin_with_first,
-            speakers=self._speakers.dump_component() if type(self._speakers) is not RoundRobin else None,
-            budget=self._budget,
-        )
+        given["participants"] = [participant.dump_component() for participant in self._participants]
+        given["termination_condition"] = condition.dump_component() if condition is not None else None
+        given["speakers"] = self._speakers.dump_component() if type(self._speakers) is not RoundRobin else None
+        return TeamConfig(**given)
 
     @classmethod
     def _from_config(cls, config: TeamConfig) -> Self:
-        return cls(
-            [
-                load_part(model, f"participants[{at}]", (ChatAgent, BaseTeam), "neither an agent nor a team")
-                for at, model in enumerate(config.participants)
-            ],
-            name=config.name,
-            description=config.description,
-            termination_condition=load_part(
-                config.termination_condition,
-                "termination_condition",
-                (TerminationCondition,),
-                "not a termination condition",
-            ),
-            max_turns=config.max_turns,
-            emit_team_events=config.emit_team_events,
-            begin_with_first=config.begin_with_first,
-            speakers=load_part(config.speakers, "speakers", (Speakers,), "not a speaker policy"),
-            budget=config.budget,
-        )
+        given = dict(config)
+        given["participants"] = [
+            load_part(model, f"participants[{at}]", (ChatAgent, BaseTeam), "neither an agent nor a team")
+            for at, model in enumerate(config.participants)
+        ]
+        for name, kind, otherwise in (
+            ("termination_condition", TerminationCondition, "not a termination condition"),
+            ("speakers", Speakers, "not a speaker policy"),
+        ):
+            given[name] = load_part(given[name], name, (kind,), otherwise)
+        return cls(**given)

@@ -120,6 +120,11 @@ class Spans:
         finally:
             span.end()
 
+    def note(self, span: Span, name: str, value: Any) -> None:
+        """Note content, if spans have any."""
+        if self.content is not None and span.is_recording():
+            span.set_attribute(name, self.content.value(value))
+
     def fail(self, span: Span, kind: str, message: str = "") -> None:
         """Mark a span as failed."""
         span.set_attribute(ERROR_TYPE, short(kind))
@@ -260,8 +265,7 @@ class SpanObserver:
             SANDBOX: event.sandbox,
         }
         span = self._spans.start(f"execute_tool {EXECUTE_CODE}", attributes)
-        if self._spans.content is not None and span.is_recording():
-            span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value({"code": event.code}))
+        self._spans.note(span, TOOL_ARGUMENTS, {"code": event.code})
         self._blocks[id(event)] = span, otel_context.attach(trace.set_span_in_context(span))
 
     def block_finished(self, event: observers.BlockFinished) -> None:
@@ -280,8 +284,7 @@ class SpanObserver:
 
     def _note_result(self, span: Span, result: Result) -> None:
         span.set_attributes({EXIT_CODE: result.exit_code, OUTCOME: result.outcome, STATE: result.state})
-        if self._spans.content is not None and span.is_recording():
-            span.set_attribute(TOOL_RESULT, self._spans.content.value(result.output))
+        self._spans.note(span, TOOL_RESULT, result.output)
         if result.outcome == "ok" and result.exit_code == 0:
             return
         error = result.error
@@ -292,7 +295,7 @@ class SpanObserver:
     def call_started(self, event: observers.CallIntent) -> None:
         """Begin the span of a call to a host tool, and make it the current one of the call's task, which ends with the call."""
         span = self._spans.start(f"execute_tool {short(event.name)}", _call_attributes(event))
-        self._note_arguments(span, event)
+        self._spans.note(span, TOOL_ARGUMENTS, event.arguments)
         self._calls[event.block, event.number] = span
         otel_context.attach(trace.set_span_in_context(span))
 
@@ -302,11 +305,10 @@ class SpanObserver:
         span = self._calls.pop((event.intent.block, event.intent.number), None)
         if span is None:
             span = self._past(f"execute_tool {short(call.name)}", _call_attributes(event.intent), call.duration_s)
-            self._note_arguments(span, event.intent)
+            self._spans.note(span, TOOL_ARGUMENTS, event.intent.arguments)
         span.set_attribute(OUTCOME, call.outcome)
         if call.outcome == "ok":
-            if self._spans.content is not None and span.is_recording():
-                span.set_attribute(TOOL_RESULT, self._spans.content.value(call.result))
+            self._spans.note(span, TOOL_RESULT, call.result)
         else:
             kind = call.error.type if call.error is not None and call.outcome in ("error", "refused") else call.outcome
             self._spans.fail(span, kind, call.error.message if call.error is not None else "")
@@ -318,10 +320,6 @@ class SpanObserver:
             span.end()
         self._blocks.clear()
         self._calls.clear()
-
-    def _note_arguments(self, span: Span, intent: observers.CallIntent) -> None:
-        if self._spans.content is not None and span.is_recording():
-            span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value(intent.arguments))
 
     def _past(self, name: str, attributes: dict[str, Any], duration_s: float) -> Span:
         return self._spans.start(name, attributes, start_time_ns=time.time_ns() - int(duration_s * NS))

@@ -27,10 +27,11 @@ from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.indexing import MAX_STEPS
 from autogen_codeact.viewer.open_run import OpenRun
-from autogen_codeact.viewer.security import CSP
+from autogen_codeact.viewer.security import CSP, FORWARDED
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
 from autogen_codeact.viewer.text import download_name, visible
 from codeact_sandbox.types.displays import IMAGES
+from codeact_sandbox.types.errors import SandboxError
 
 MAX_STEPS_AT_ONCE = 200
 MAX_SUMMARIES_AT_ONCE = 5_000
@@ -92,6 +93,7 @@ class Viewer:
             Route(f"{run}/changes", self.changes),
             Route(f"{run}/answer", self.answer, methods=["POST"]),
             Route(f"{run}/stop", self.stop, methods=["POST"]),
+            Route(f"{run}/port", self.open_port, methods=["POST"]),
         ]
 
     # Pages
@@ -102,8 +104,10 @@ class Viewer:
         nonce = secrets.token_urlsafe(16)
         page = page_html().replace("__BASE__", self._base).replace(NONCE, nonce)
         page = page.replace("<body>", '<body class="of-batch">' if self._batch is not None else "<body>")
-        headers = {"Content-Security-Policy": CSP.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")}
-        return HTMLResponse(page, headers=headers)
+        policy = CSP.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")
+        if self._control is not None:
+            policy = policy.replace("frame-src 'self'", f"frame-src 'self' {FORWARDED}")
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
     async def static(self, request: Request) -> Response:
         """Answer with a part of the page."""
@@ -214,6 +218,15 @@ class Viewer:
         await _body(request)
         control.stop()
         return _json({})
+
+    async def open_port(self, request: Request) -> Response:
+        """Answer with the address of a port of a live run's sandbox."""
+        control = self._controls(request)
+        port: Any = (await _body(request)).get("port")
+        try:
+            return _json({"url": await control.open_port(port)})
+        except (ValueError, SandboxError) as error:
+            raise HTTPException(409, str(error)) from None
 
     def _controls(self, request: Request) -> RunControl:
         control = self._run(request).control

@@ -7,9 +7,9 @@ import math
 import re
 from typing import Any
 
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable, printable_text
 from codeact_sandbox.types.protected_names import protected_name
+from codeact_sandbox.types.text import apply_carriage_returns
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 TITLE_CHARS = 120

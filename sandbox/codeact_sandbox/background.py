@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from codeact_sandbox.commands import HasCommands, Job, start_job
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.errors import SandboxError, SandboxTimeout
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.limits import ToolLimits
+from codeact_sandbox.types.text import apply_carriage_returns
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 RUN_IN_BACKGROUND = "run_in_background"

@@ -8,21 +8,12 @@ import __future__
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from string import Template
 from types import FunctionType
 from typing import Any
 
-from codeact_sandbox.types.options import check_module_name
-
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
-PROMPT_TEMPLATE = """The module `$module_name` holds the functions below. Import what you need from it by \
-name, for example `from $module_name import foo` for a function `foo`, and call it; don't define it again.
-
-$functions"""
-"""A `string.Template` with the fields `$module_name` and `$functions`."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +51,6 @@ def module_source(functions: Sequence[SourceFunction]) -> str:
         line = (error.text or "").strip()
         raise ValueError(f"The functions make no valid module: {error.msg} in `{line}`.") from None
     return source
-
-
-def describe(functions: Sequence[SourceFunction], module: str, template: str = PROMPT_TEMPLATE) -> str:
-    """Tell a model which functions its code can import."""
-    stubs = "\n\n".join(stub(each) for each in unique(functions))
-    return Template(template).substitute(module_name=check_module_name(module), functions=stubs)
-
-
-def stub(function: SourceFunction) -> str:
-    """Write a function's signature and docstring, with `...` for its body."""
-    definition = _definition(function)
-    lines = ast.get_docstring(definition)
-    definition.body = [ast.Expr(ast.Constant(...))]
-    if lines:
-        # ast.unparse indents only the first line of a docstring.
-        indented = textwrap.indent(lines, "    ").removeprefix("    ")
-        definition.body.insert(0, ast.Expr(ast.Constant(indented)))
-    definition.decorator_list = []
-    return ast.unparse(ast.fix_missing_locations(definition))
 
 
 def unique(functions: Sequence[SourceFunction]) -> list[SourceFunction]:

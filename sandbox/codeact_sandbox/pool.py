@@ -100,8 +100,8 @@ class SandboxPool:
                 f"the pool's sandboxes are for {self.options.backend}, not for {options.backend}: make a pool of the other kind"
             )
         _refuse_unfit(options)
-        requested = {**options.shape(), "tools": tools.settings()}
-        pooled = {**self.options.shape(), "tools": self._tools.settings()}
+        requested = {**options.shape(), "tools": tools.broker.settings()}
+        pooled = {**self.options.shape(), "tools": self._tools.broker.settings()}
         differing = sorted(name for name in requested if requested[name] != pooled.get(name))
         if differing:
             raise ValueError(
@@ -125,7 +125,7 @@ class SandboxPool:
         remove_leftovers_in_background()
         client = select.make_client(
             self.options,
-            self._tools.settings(),
+            self._tools.broker.settings(),
             self._progress,
             engine_wait_s=self._acquire_timeout,
             reusable=self._limits.max_uses > 1,

@@ -49,6 +49,11 @@ class Forward:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it accepts connections."""
+        return self in self._ports.forwards
+
     async def close(self) -> None:
         """Close it, with its connections; repeated calls are harmless."""
         with contextlib.suppress(SandboxDied):

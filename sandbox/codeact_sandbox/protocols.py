@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from codeact_sandbox.branches import AsyncBranch
 from codeact_sandbox.facts import SandboxFacts
-from codeact_sandbox.files.manifest import Manifest
+from codeact_sandbox.files.workspace import Manifest
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.observers import Observer, Recorder
 from codeact_sandbox.types.result import Result

@@ -8,6 +8,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import cache
 from typing import Any, ClassVar
 
 from codeact_sandbox.host.threads import Threads
@@ -17,7 +18,6 @@ from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.mcp_client import McpServer, McpSource
 from codeact_sandbox.tools.search import SEARCH, GroupedTool, SearchTool, are_many, stub_files
 from codeact_sandbox.tools.source import ToolSource
-from codeact_sandbox.tools.stub import sources
 from codeact_sandbox.types.limits import ToolLimits
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
 
@@ -36,11 +36,10 @@ class Toolset:
     def __init__(
         self, tools: Sequence[Any] = (), limits: ToolLimits | None = None, approve: ApproveTool | None = None
     ) -> None:
-        self._at_start: frozenset[str] = frozenset()
         self._approve = self._approving = _checked(approve)
         self._ready: list[HostToolProtocol | ToolSource] = []
-        self.stubs: Future[Mapping[str, bytes]] | None = None
-        """Files with the signatures of all tools, by their names; None if the tools are few."""
+        self.stubs: Callable[[], Future[dict[str, bytes]]] | None = None
+        """Writes files with the signatures of all tools, once; None if the tools are few."""
         self._in_use: tuple[HostToolProtocol, ...] = ()
         self._added: tuple[Any, ...] = ()
         self.known: tuple[HostToolProtocol, ...] | None = ()
@@ -105,8 +104,7 @@ class Toolset:
         self.broker.replace(self._in_use, [*tools, *search])
         self._in_use = (*tools, *search)
         (self.broker.without_approval.add if search else self.broker.without_approval.discard)(SEARCH)
-        # Written while the sandbox starts.
-        self.stubs = _threads.submit(lambda: stub_files(tools)) if search else None
+        self.stubs = cache(lambda: _threads.submit(lambda: stub_files(tools))) if search else None
 
     def _check_names(self, tools: Sequence[HostToolProtocol]) -> None:
         if len(tools) > MAX_TOOLS:
@@ -156,20 +154,6 @@ class Toolset:
         for end in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(end, BaseException):
                 raise end
-
-    def settings(self) -> dict[str, Any]:
-        """Return what the runner gets at its start."""
-        return self.broker.settings()
-
-    def started(self, settings: Mapping[str, Any] | None) -> None:
-        """Record which tools a sandbox has known since its start."""
-        self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
-
-    def added_sources(self) -> list[tuple[str, Any]]:
-        """Return the definitions of tools added since the start; each block gets all of them, in case an earlier one failed."""
-        if self.broker.tools.keys() <= self._at_start:
-            return []
-        return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
 
 
 def grouped(lists: Sequence[tuple[str, Sequence[HostToolProtocol]]]) -> list[HostToolProtocol]:

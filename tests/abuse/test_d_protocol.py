@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
-from codeact_sandbox.host import plain_values, protocol
+from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Reply
 from tests.cases import case
@@ -235,7 +235,7 @@ def test_60_type_tagged_payloads_stay_text() -> None:
             reply = Reply(message, data, {})
             result = to_result(reply, split_streams=False)
             assert result.value_repr == str(payload)
-            assert plain_values.decode(json.dumps(payload)) is None
+            assert protocol.decode_value(json.dumps(payload)) is None
 
 
 async def test_60_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(subject, monkeypatch, capsys):

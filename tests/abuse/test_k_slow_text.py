@@ -14,7 +14,7 @@ from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
 from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.viewer.one_file import write_html
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.text import apply_carriage_returns
 from tests.cases import case
 
 from ..cli.support import on_terminal as on_a_terminal

@@ -1,4 +1,4 @@
-"""The board: its escapes get out where nothing holds them, and not out of a sandbox; its page names what got through."""
+"""The board: its escapes get out where nothing holds them, and not out of a sandbox; its page says what got through."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ async def test_escapes_get_out_of_a_plain_process_and_not_out_of_a_sandbox(load,
     assert len(containment.names()) == 30
 
 
-def test_page_counts_what_held_and_names_what_got_through(load):
+def test_page_counts_what_held_and_says_what_got_through(load):
     board, containment = load("board"), load("sidebyside.containment")
     first, second = list(containment.names())[:2]
     figures = {
@@ -40,5 +40,5 @@ def test_page_counts_what_held_and_names_what_got_through(load):
     lines = board.text(figures).splitlines()
     assert "| **ours**, docker | 2 of 2 | 200 ms | - | - |" in lines
     assert "| Monty (1.5.0) | 1 of 2 | - | - | 4 ms |" in lines
-    assert f"- Monty (1.5.0): {containment.names()[second]}" in lines
+    assert "- Monty (1.5.0): 2" in lines
     assert "- microsandbox: it did not start" in lines

@@ -54,14 +54,20 @@ def test_view_shows_kept_runs_by_default_and_the_last_one_by_name(tmp_path):
         stop(process)
 
 
-def test_view_opens_a_browser_if_there_is_one(tmp_path):
-    browser, opened = tmp_path / "browser", tmp_path / "opened"
-    browser.write_text(f"#!/bin/sh\nprintf %s \"$1\" > '{opened}'\n")  # the interpreter's path may have spaces
+def test_view_opens_a_browser_whose_arguments_do_not_have_the_address(tmp_path):
+    browser, opened, made = tmp_path / "browser", tmp_path / "opened", tmp_path / "made"
+    browser.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" > '{opened}'\n")  # the interpreter's path may have spaces
     browser.chmod(0o755)
-    with start("view", tmp_path, env={"BROWSER": f"{browser} %s"}) as process:
+    made.mkdir()
+    with start("view", tmp_path, env={"BROWSER": f"{browser} %s", "TMPDIR": str(made)}) as process:
         url = process.stdout.readline().strip()
-        wait_until(lambda: opened.exists() and opened.read_text() == url, "the browser", WAIT_S)
+        wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), "the browser", WAIT_S)
+        (file,) = made.glob("*/*")
+        assert opened.read_text() == f"{file.as_uri()}\n"
+        assert [each.stat().st_mode & 0o777 for each in (file.parent, file)] == [0o700, 0o600]
+        assert f'content="0;url={url}"' in file.read_text()
         assert stop(process) == (0, "", "")
+    assert list(made.iterdir()) == []
 
 
 def test_view_warns_of_addresses_that_others_can_reach(tmp_path):

@@ -1,9 +1,6 @@
 """Choosing an executor by what the machine has."""
 
 import pytest
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
-from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
@@ -45,31 +42,10 @@ class TestByName:
             ("bubblewrap", "image"),
             ("bubblewrap", "network"),
             ("docker", "readable"),
-            ("none", "limits"),
         ]:
             with case(sandbox, option), pytest.raises(ValueError, match=f"{option}= is not for sandbox='{sandbox}'"):
                 await choose_executor(sandbox, **{option: "x"})
 
     async def test_another_name_is_an_error(self):
-        with pytest.raises(ValueError, match="must be 'auto', 'docker', 'bubblewrap' or 'none', not 'firejail'"):
-            await choose_executor("firejail")
-
-
-class TestNone:
-    async def test_none_is_autogens_local_executor_and_warns(self, tmp_path):
-        with pytest.warns(UserWarning, match="sandbox='none'") as warned:
-            executor = await choose_executor("none", timeout=2.5, work_dir=tmp_path)
-        assert [str(warning.message) for warning in warned] == [
-            "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
-        ]
-        assert type(executor) is LocalCommandLineCodeExecutor
-        assert executor.timeout == 3
-        async with executor:
-            result = await executor.execute_code_blocks(
-                [CodeBlock(code="print(1)", language="python")], CancellationToken()
-            )
-        assert result.output.strip() == "1"
-
-    async def test_none_has_no_sessions(self):
-        with pytest.raises(ValueError, match="mode='session' is not for sandbox='none'"):
-            await choose_executor("none", mode="session")
+        with pytest.raises(ValueError, match="must be 'auto', 'docker' or 'bubblewrap', not 'none'"):
+            await choose_executor("none")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib.util
-import inspect
 import math
 import re
 import subprocess
@@ -22,10 +20,9 @@ from autogen_core.code_executor import (
     ImportFromModule,
     with_requirements,
 )
-from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 
 from autogen_codeact.executors.functions_module import source_function
-from codeact_sandbox.functions_source import PROMPT_TEMPLATE, describe, module_options
+from codeact_sandbox.functions_source import module_options
 from codeact_sandbox.types.options import check_module_name
 from tests.cases import case
 
@@ -36,14 +33,6 @@ def build_functions_source(functions: list[Any]) -> str:
 
 def required_packages(functions: list[Any]) -> list[str]:
     return list(module_options(list(map(source_function, functions)))["functions_packages"])
-
-
-def functions_prompt(functions: list[Any], module: str, template: str = PROMPT_TEMPLATE) -> str:
-    return describe(list(map(source_function, functions)), module, template)
-
-
-def to_stub(function: Any) -> str:
-    return functions_prompt([function], "functions", "$functions")
 
 
 def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:
@@ -221,7 +210,6 @@ no margin"""
         assert source.startswith("import json\n\n\ndef shout(")
         assert run(tmp_path, source, "import functions; print(functions.shout('a'))") == "A"
         assert required_packages([function]) == ["loud"]
-        assert to_stub(function) == 'def shout(text: str) -> str:\n    """Make it loud."""\n    ...'
 
     def test_the_same_function_twice_is_written_once(self):
         assert build_functions_source([add, add]) == build_functions_source([add])
@@ -253,10 +241,9 @@ class TestRefused:
             (None, "`None` is a NoneType"),
         ]:
             with case(function, why):
-                for call, argument in ((build_functions_source, [function]), (to_stub, function)):
-                    with pytest.raises(ValueError, match=re.escape(why)) as caught:
-                        call(argument)
-                    assert "made with `def`" in str(caught.value)
+                with pytest.raises(ValueError, match=re.escape(why)) as caught:
+                    build_functions_source([function])
+                assert "made with `def`" in str(caught.value)
 
     def test_functions_that_can_not_be_written_are_refused(self):
         namespace: dict[str, Any] = {}
@@ -311,8 +298,6 @@ class TestRefused:
             with case(name):
                 with pytest.raises(ValueError, match="must be an identifier"):
                     check_module_name(name)
-                with pytest.raises(ValueError, match="must be an identifier"):
-                    functions_prompt([add], name)
                 assert check_module_name("functions") == "functions"
 
 
@@ -326,50 +311,3 @@ def test_packages_once_in_order():
     def other(): ...
 
     assert required_packages([add, count, other, fetch]) == ["numpy>=1", "pandas", "scipy"]
-
-
-class TestStub:
-    def test_stubs_of_functions(self):
-        assert to_stub(add) == 'def add(a: int, b: int=2) -> int:\n    """Add two numbers."""\n    ...'
-        assert to_stub(fetch) == "async def fetch(x):\n    ..."
-        assert to_stub(count) == (
-            "def count(text: str, *, key: Callable[[str], str]=str.lower) -> dict[str, int]:\n"
-            '    """Count letters.\n'
-            "\n"
-            "    Args:\n"
-            '        text: With "quotes" and a \\\\ backslash.\n'
-            '    """\n'
-            "    ..."
-        ).replace('backslash.\n    """', 'backslash."""')
-
-    def test_a_docstring_says_the_same_after_parsing(self):
-        def odd():
-            """Triple \"\"\" quotes,
-
-            tabs\tand \\n backslashes, a quote at the end\""""
-
-        stub = ast.parse(to_stub(odd)).body[0]
-        assert isinstance(stub, ast.FunctionDef)
-        assert ast.get_docstring(stub) == inspect.getdoc(odd)
-
-
-class TestPrompt:
-    def test_default_prompt(self):
-        prompt = functions_prompt([add, fetch], "helpers")
-        assert "`helpers`" in prompt
-        assert "from helpers import foo" in prompt
-        assert prompt.endswith(f"\n\n{to_stub(add)}\n\n{to_stub(fetch)}")
-        assert "$" not in prompt
-
-    def test_a_template_made_for_autogen(self):
-        prompt = functions_prompt([add], "m", DockerCommandLineCodeExecutor.FUNCTION_PROMPT_TEMPLATE)
-        assert "from $" not in prompt
-        assert to_stub(add) in prompt
-        assert functions_prompt([], "m", "$module_name:$functions") == "m:"
-        assert "$module_name" in PROMPT_TEMPLATE
-
-    def test_a_dollar_in_a_docstring_stays(self):
-        def price():
-            """Costs $5 or $module_name."""
-
-        assert "Costs $5 or $module_name." in functions_prompt([price], "m")

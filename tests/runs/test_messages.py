@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import re
+from pathlib import Path
 
 import pytest
 from autogen_agentchat import messages as autogen
@@ -31,10 +33,9 @@ from autogen_core.models import AssistantMessage, FunctionExecutionResult, Reque
 from PIL import Image as PILImage
 from pydantic import BaseModel
 
-from autogen_codeact.runs import load_message
-from autogen_codeact.runs.messages import dump_message
+from autogen_codeact.runs.events import EVENTS
+from autogen_codeact.runs.messages import dump_message, load_message
 from tests.cases import case
-from tests.runs.schema_page import BEGIN, END, PAGE, schema_section
 
 
 class Total(BaseModel):
@@ -102,6 +103,10 @@ def test_custom_message_types_are_passed_by_the_caller():
         load_message(dumped)
 
 
-def test_the_page_has_the_tables_of_the_models():
-    written = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
-    assert written == schema_section().strip(), "run `python -m tests.runs.schema_page`"
+def test_the_page_names_every_event_and_the_schema_describes_them():
+    page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8").partition("## The events")[2]
+    schema = EVENTS.json_schema()
+    named = re.findall(r"`(\w+)`", page.partition("They are ")[2])
+    assert sorted(named) == sorted(schema["discriminator"]["mapping"])
+    events = [schema["$defs"][each.rpartition("/")[2]] for each in schema["discriminator"]["mapping"].values()]
+    assert [each["title"] for each in events if not each.get("description")] == []

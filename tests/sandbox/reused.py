@@ -26,7 +26,9 @@ from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.pool import UNFIT, SandboxPool
 from codeact_sandbox.tools.approval import ApproveTool
+from codeact_sandbox.tools.broker import ToolBroker
 from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.types.limits import ToolLimits
 from tests.sandbox.bubblewrapped import descendants
 
 Kind = TypeVar("Kind", DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor)
@@ -126,7 +128,7 @@ class _Pool(SandboxPool):
     """A pool that starts with its first use."""
 
     def __init__(self, like: ManagedSandbox) -> None:
-        super().__init__(0, sandbox=like.options, tools=_Settings(like.tools.settings()), max_uses=MAX_USES)
+        super().__init__(0, sandbox=like.options, tools=_tools_with(like.tools.broker.settings()), max_uses=MAX_USES)
         self.uses = 0
 
     async def acquire(self) -> RunnerClient:
@@ -146,15 +148,21 @@ class _Pool(SandboxPool):
         return client
 
 
-class _Settings(Toolset):
+class _Settings(ToolBroker):
     """The settings of some tools, without what they refer to in a test."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        super().__init__((), None, None)
+        super().__init__((), ToolLimits())
         self._settings = dict(settings)
 
     def settings(self) -> dict[str, Any]:
         return self._settings
+
+
+def _tools_with(settings: Mapping[str, Any]) -> Toolset:
+    tools = Toolset()
+    tools.broker = _Settings(settings)
+    return tools
 
 
 # Pools by what their sandboxes have in common; those that run, the one that was used last at the end.
@@ -174,7 +182,7 @@ _first_engine = engine_variables()
 
 def _pool_for(like: ManagedSandbox) -> _Pool:
     values = {name: value.value for name, value in like.options.variables.items()}
-    shape = repr((like.options.backend, values, sorted(like.options.shape().items()), like.tools.settings()))
+    shape = repr((like.options.backend, values, sorted(like.options.shape().items()), like.tools.broker.settings()))
     return _by_shape.setdefault(shape, _Pool(like))
 
 

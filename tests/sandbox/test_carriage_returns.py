@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from autogen_codeact.agents.observation import describe
 from autogen_codeact.executors import ExecutionResult
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
+from codeact_sandbox.types.text import apply_carriage_returns
 from tests.cases import case
 
 BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"

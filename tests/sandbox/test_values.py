@@ -11,7 +11,7 @@ import pytest
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from codeact_sandbox import Result
-from codeact_sandbox.host.plain_values import decode
+from codeact_sandbox.host.protocol import decode_value
 from codeact_sandbox.runner.worker.values import encode
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Artifact, ErrorInfo
@@ -29,7 +29,7 @@ def test_plain_value_comes_back_with_its_types() -> None:
     for number in range(len(PLAIN)):
         with case(number):
             value = PLAIN[number]
-            found = decode(encode(value))
+            found = decode_value(encode(value))
             assert (repr(found), type(found)) == (repr(value), type(value))
 
 
@@ -87,7 +87,7 @@ HOSTILE = {
 def test_malformed_value_is_none() -> None:
     for name, value in HOSTILE.items():
         with case(name):
-            assert decode(value) is None
+            assert decode_value(value) is None
 
 
 def test_values_that_hash_alike_cost_no_time() -> None:
@@ -96,7 +96,7 @@ def test_values_that_hash_alike_cost_no_time() -> None:
     tuples = [[-1 - (number >> bit & 1) for bit in range(12)] for number in range(2**12)]
     text = json.dumps({"set": [{"tuple": each} for each in tuples[:1_000]]}, separators=(",", ":"))
     assert len(text) < 64 * 1024
-    assert decode(text) is None
+    assert decode_value(text) is None
 
 
 CELLS = {

@@ -46,6 +46,17 @@ class BlockRequest:
     filename: str | None  # file in the workspace that holds the code, or None
 
 
+def check_block(block: object) -> None:
+    """Check what a caller gave as a block."""
+    for name, example in (("code", "print(1)"), ("language", "python")):
+        if not hasattr(block, name):
+            raise TypeError(
+                f"a block has `code` and `language`, such as CodeBlock(code=…, language=…); got {block!r:.50}"
+            )
+        if not isinstance(text := getattr(block, name), str):
+            raise TypeError(f"{name} must be a string, such as {example!r}, not {text!r:.50} ({type(text).__name__})")
+
+
 def make_request(
     block: CodeAndLanguage,
     options: SandboxOptions,

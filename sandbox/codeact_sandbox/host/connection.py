@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cache, partial
 from typing import Any
 
-from codeact_sandbox.host import plain_values, protocol
+from codeact_sandbox.host import protocol
 from codeact_sandbox.host.display_frames import Displays
 from codeact_sandbox.host.protocol import DisplayMessage, Frame
 from codeact_sandbox.host.stream import ByteStream
@@ -354,7 +354,7 @@ class Connection:
         with self._lock:
             pending = self._pending.pop(ident, None)
         if pending is not None:
-            value = plain_values.decode(message.get("plain"))
+            value = protocol.decode_value(message.get("plain"))
             pending.reply.set_result(Reply(message, data, pending.streams, pending.displays, value))
 
     def _on_fatal(self, _ident: int, payload: bytes) -> None:

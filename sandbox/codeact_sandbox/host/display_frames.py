@@ -10,7 +10,7 @@ from typing import Any
 from codeact_sandbox.host.protocol import DisplayMessage, decoded
 from codeact_sandbox.types.displays import IMAGES, MAX_NESTING, Display, Forms, file_name, file_type, is_json
 from codeact_sandbox.types.errors import SandboxProtocolError
-from codeact_sandbox.types.json_nesting import check_nesting
+from codeact_sandbox.types.text import check_nesting
 
 MAX_DISPLAYS = 100  # of a block, as the runner counts them too
 MAX_BYTES = 16_000_000

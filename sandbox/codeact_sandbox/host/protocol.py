@@ -1,19 +1,22 @@
-"""Frames between the host and a runner (docs/protocol.md), and messages, validated before anything else reads them."""
+"""Frames between the host and a runner (docs/protocol.md), and messages and values, validated before anything else reads them."""
 
 from __future__ import annotations
 
 import codecs
 import json
+import re
 import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import Any
 
+from codeact_sandbox.runner.worker import values
 from codeact_sandbox.types.errors import SandboxProtocolError, SandboxStartError
-from codeact_sandbox.types.json_nesting import check_nesting
 from codeact_sandbox.types.limits import MAX_PAYLOAD
+from codeact_sandbox.types.text import check_nesting
 
 
 class Frame(bytes, Enum):
@@ -57,6 +60,10 @@ MAX_FACT_CHARS = 200
 _from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 _PREFIX = struct.Struct("!I")
+_encode_value: Callable[[Any], str | None] = values.encode
+MAX_VALUE_NESTING = 64
+MAX_EQUAL_HASHES = 50  # sets and dicts of keys with the same hash take time that grows with the square of their number
+_LONE_SURROGATE = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD]")  # the sandbox escapes no character that can be encoded
 
 
 def pack(kind: bytes, ident: int, message: Mapping[str, Any] | None, data: bytes = b"") -> bytes:
@@ -256,3 +263,55 @@ def number_of(message: Mapping[str, Any], key: str) -> int:
     if not isinstance(value, int) or value < 0:
         raise SandboxProtocolError(f"the sandbox sent {value!r} instead of a number ({key})")
     return value
+
+
+def decode_value(text: object) -> Any:
+    """Return the value of a block's last expression, from the JSON of `runner/worker/values.py`; nothing of it is evaluated.
+
+    None if there is none, or if it is malformed, too large or nested too deeply.
+    """
+    if not isinstance(text, str) or len(text) > values.PLAIN_BYTES or _LONE_SURROGATE.search(text):
+        return None
+    try:
+        check_nesting(text.encode(), MAX_VALUE_NESTING)
+        return json.loads(text, object_hook=_untagged)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None
+
+
+def value_to_json(value: Any) -> Any:
+    """Return a value as what JSON has; None if it is not plain."""
+    text = _encode_value(value)
+    return None if text is None else json.loads(text)
+
+
+def value_of_json(value: Any) -> Any:
+    """Return the value that `value_to_json` has been given; None if it is malformed."""
+    try:
+        return decode_value(json.dumps(value, ensure_ascii=False))
+    except RecursionError:
+        return None
+
+
+def _untagged(tagged: dict[str, Any]) -> Any:
+    ((kind, parts),) = tagged.items()
+    if not isinstance(parts, str if kind in ("bytes", "float") else list):
+        raise TypeError("it has parts of a wrong type")
+    return _MAKERS[kind](parts)
+
+
+def _hashable(parts: list[Any]) -> list[Any]:
+    if parts and max(Counter(map(hash, parts)).values()) > MAX_EQUAL_HASHES:
+        raise ValueError("too many of its keys have the same hash")
+    return parts
+
+
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "bytes": bytes.fromhex,
+    "complex": lambda parts: complex(*parts),
+    "dict": lambda parts: dict(zip(_hashable(parts[0]), parts[1], strict=True)),
+    "float": float,
+    "frozenset": lambda parts: frozenset(_hashable(parts)),
+    "set": lambda parts: set(_hashable(parts)),
+    "tuple": tuple,
+}

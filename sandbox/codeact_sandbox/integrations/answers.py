@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codeact_sandbox.image_check import ImageRefused, check_image
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.text import apply_carriage_returns
 
 MAX_IMAGES = 8  # images that one answer has. Its text lists the others by name
 MAX_NAMES = 200

@@ -9,7 +9,7 @@ import logging
 import struct
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ from codeact_sandbox.tools.payloads import (
     write_error,
 )
 from codeact_sandbox.tools.stub import sources
-from codeact_sandbox.types.errors import SandboxProtocolError
+from codeact_sandbox.types.errors import SandboxError, SandboxProtocolError
 from codeact_sandbox.types.limits import ToolLimits, parse_size
 from codeact_sandbox.types.observers import (
     Attachments,
@@ -41,7 +41,7 @@ from codeact_sandbox.types.observers import (
     notify,
     recorders,
 )
-from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
+from codeact_sandbox.types.result import CallOutcome, ErrorInfo, Result, ToolCall
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
 
@@ -77,6 +77,8 @@ class ToolBroker:
         self.approve = approve
         self.attachments = Attachments()  # recorders and observers of the sandbox
         self.without_approval: set[str] = set()
+        self._at_start: frozenset[str] = frozenset()
+        self._added: list[tuple[str, Any]] | None = None
         self.replace((), tools)
 
     def replace(self, old: Sequence[HostToolProtocol], new: Sequence[HostToolProtocol]) -> None:
@@ -90,6 +92,7 @@ class ToolBroker:
             if not all(part.isidentifier() and not part.startswith("_") for part in name.split(".")):
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
+        self._added = None
 
     def settings(self) -> dict[str, Any]:
         """Return the settings with which the runner starts."""
@@ -98,6 +101,17 @@ class ToolBroker:
             "in_flight": self.limits.in_flight,
             "call_bytes": parse_size(self.limits.call_bytes),
         }
+
+    def started(self, settings: Mapping[str, Any] | None) -> None:
+        """Record which tools a sandbox has known since its start."""
+        self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
+        self._added = None
+
+    def added_sources(self) -> list[tuple[str, Any]]:
+        """Return the definitions of tools added since the start; each block gets all of them, in case an earlier one failed."""
+        if self._added is None:
+            self._added = [each for each in sources(list(self.tools.values())) if each[0] not in self._at_start]
+        return self._added
 
 
 @dataclass(eq=False)
@@ -157,19 +171,12 @@ class BlockCalls:
         self._sandbox = sandbox  # exchanges files for tools that take or return them
         self._work_dir = work_dir
 
-    @property
-    def log(self) -> tuple[ToolCall, ...]:
-        """The calls so far, in the order they began."""
-        return tuple(_tool_call(call) if isinstance(call, _Call) else call for call in self._calls)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on the calls for the block's result."""
-        if not self._over_budget:
-            return ()
-        return (
-            f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget.",
-        )
+    def add_to(self, end: Result | SandboxError) -> None:
+        """Add the calls, in the order they began, to how the block has ended, and a note on those beyond its budget."""
+        end.tool_calls = tuple(_tool_call(call) if isinstance(call, _Call) else call for call in self._calls)
+        if self._over_budget and isinstance(end, Result):
+            note = f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget."
+            end.notes = (*end.notes, note)
 
     # In the connection's thread
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.filenames import printable_text
-from codeact_sandbox.types.json_nesting import check_nesting
+from codeact_sandbox.types.text import apply_carriage_returns, check_nesting
 
 TEXT = "text/plain"
 IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}

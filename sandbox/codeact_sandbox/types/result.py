@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from codeact_sandbox.types.carriage_returns import apply_carriage_returns
 from codeact_sandbox.types.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
 from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.text import apply_carriage_returns
 from codeact_sandbox.types.tool import ToolImage
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]

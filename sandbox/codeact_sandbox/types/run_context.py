@@ -37,17 +37,6 @@ class CodeAndLanguage(Protocol):
         """Its language."""
 
 
-def check_block(block: object) -> None:
-    """Check what a caller gave as a block."""
-    for name, example in (("code", "print(1)"), ("language", "python")):
-        if not hasattr(block, name):
-            raise TypeError(
-                f"a block has `code` and `language`, such as CodeBlock(code=…, language=…); got {block!r:.50}"
-            )
-        if not isinstance(text := getattr(block, name), str):
-            raise TypeError(f"{name} must be a string, such as {example!r}, not {text!r:.50} ({type(text).__name__})")
-
-
 @dataclass(frozen=True)
 class RunContext:
     """The settings of one caller for blocks that it runs in a shared sandbox.

@@ -15,8 +15,8 @@ from pathlib import Path
 from codeact_sandbox.backends import owner
 from codeact_sandbox.backends.owner import Leftover, OwnerState
 from codeact_sandbox.types.errors import SandboxStartError
-from codeact_sandbox.types.formatting import format_count
 from codeact_sandbox.types.limits import Limits
+from codeact_sandbox.types.text import format_count
 
 logger = logging.getLogger("codeact_sandbox")
 

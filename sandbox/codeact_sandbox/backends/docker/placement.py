@@ -26,7 +26,7 @@ from codeact_sandbox.backends.docker.leftovers import remove_orphans_in_backgrou
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.types.docker_hosts import DockerHost, DockerTLS
 from codeact_sandbox.types.errors import SandboxError, SandboxUnavailable
-from codeact_sandbox.types.formatting import format_count
+from codeact_sandbox.types.text import format_count
 
 if TYPE_CHECKING:
     from docker import APIClient
