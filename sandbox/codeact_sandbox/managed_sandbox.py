@@ -215,9 +215,6 @@ class ManagedSandbox:
             self._lost = self._lost or client is not None
             await self._stop(keep_folder=True)
             client = await self._start()
-        elif self.tools.stubs is not self._stubs_sent:  # many tools were added after the start
-            await send_stubs(client, self.tools)
-            self._stubs_sent = self.tools.stubs
         return client
 
     async def _start(self) -> RunnerClient:
@@ -238,7 +235,7 @@ class ManagedSandbox:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             await self._folder.release(keep=not fresh)
             raise
-        self.client, self.jobs_started, self._stubs_sent = client, [], self.tools.stubs
+        self.client, self.jobs_started, self._stubs_sent = client, [], None
         self.starts, self.unrecorded = self.starts + 1, 0
         if fresh and self.options.snapshot is not None:
             try:
@@ -248,6 +245,8 @@ class ManagedSandbox:
                 raise
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
+        if self.tools.stubs is not None:
+            self.tools.stubs()  # they are written now, and sent before the first block
         return client
 
     async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
@@ -348,7 +347,11 @@ class ManagedSandbox:
         async with self._lifecycle:
             if self._stopped:
                 raise SandboxNotStarted(STOPPED)
-            return await self._running()
+            client = await self._running()
+            if self.tools.stubs is not self._stubs_sent:  # of many tools: a start does not wait for them
+                await send_stubs(client, self.tools)
+                self._stubs_sent = self.tools.stubs
+            return client
 
     def interrupt(self) -> bool:
         """Stop the blocks that run, and return whether there were any; the session stays as it was before them.

@@ -1,7 +1,10 @@
 """Help, version and usage errors, which import nothing slow."""
 
+import re
 import subprocess
 import sys
+
+import pytest
 
 from tests.cases import case
 from tests.cli.support import codeact
@@ -111,3 +114,12 @@ def test_help_and_usage_errors_import_nothing_slow():
             )
             assert done.returncode in {0, 2}
             assert done.stdout.splitlines()[-1] == "slow: []"
+
+
+@pytest.mark.parametrize("env", [{"CODEACT_PLAIN": "1"}, {"TERM": "dumb"}])
+def test_help_and_errors_are_lines_of_text_for_screen_readers(env):
+    for arguments, status in ((["run", "--help"], 0), (["run"], 2), (["chat", "--unknown"], 2)):
+        done = codeact(*arguments, env=env)
+        assert done.status == status
+        assert not re.search("[\u2500-\u257f]", done.out + done.err)
+        assert "Usage: codeact " in done.out + done.err

@@ -128,10 +128,7 @@ class Session:
 
     def _has_memory_for_checkpoint(self):
         """Return whether a checkpoint can be kept: memory may have filled since it was taken."""
-        try:
-            return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
-        except OSError:  # the interpreter has died, and that has not been reported yet
-            return False
+        return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
 
     def drop_next_checkpoint(self):
         """End the checkpoint that was requested for the next block."""

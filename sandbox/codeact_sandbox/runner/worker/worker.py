@@ -22,8 +22,6 @@ CONNECTION_LOST = 70
 # References of its own: programs replace the class of the module socket, for example to block the network.
 Socket = _socket.socket
 _get_limit, _set_limit = resource.getrlimit, resource.setrlimit
-# A process whose block has not come by then has the time to warm up.
-IDLE_MS = 2
 DISPLAY_ANSWER_MS = 1000
 
 
@@ -49,7 +47,7 @@ class Worker:
         if self.script is not None:
             self.domains.enter(home, all_folders=installs)
             system.become_subreaper()
-            if not self._wait(IDLE_MS):
+            if not self._wait(0):  # else the block would wait for this
                 self.script.warm_up()
         while True:
             self._wait()
