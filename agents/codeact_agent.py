@@ -35,7 +35,7 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.attempts import Attempts, Choose
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.budget import Budget, Meter, Prices
+from autogen_codeact.agents.budget import NO_PRICES, Budget, Meter, Prices
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
@@ -461,4 +461,7 @@ def _check_limits(**limits: int | None) -> None:
 
 def make_budget(client: ChatCompletionClient, prices: Prices | None, **limits: Any) -> Budget:
     """Return the budget of a turn; by default with the model's list prices."""
-    return Budget(**limits, prices=prices or Prices.known(model_name(client)))
+    prices = prices or Prices.known(model_name(client))
+    if prices is None and limits.get("max_cost") is not None:
+        raise ValueError(NO_PRICES)  # of pydantic's error, only this is of use
+    return Budget(**limits, prices=prices)
