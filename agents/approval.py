@@ -46,13 +46,8 @@ def shown_code(blocks: Sequence[CodeBlock]) -> str:
 
 def denied(reason: str) -> ExecutionResult:
     """Return the result of code that was not allowed to run."""
-    return ExecutionResult(
-        exit_code=1,
-        output=f"Code execution was not approved. Reason: {reason}",
-        code_file=None,
-        outcome="denied",
-        error=ErrorInfo("NotApproved", reason),
-    )
+    output = f"Code execution was not approved. Reason: {reason}"
+    return ExecutionResult(1, output, outcome="denied", error=ErrorInfo("NotApproved", reason))
 
 
 async def _call(func: ApprovalFuncType, request: ApprovalRequest) -> ApprovalResponse:

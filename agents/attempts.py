@@ -13,6 +13,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import CreateResult, RequestUsage, UserMessage
 
+from autogen_codeact.agents.branch_run import StepBranch
 from autogen_codeact.agents.code_runner import CodeRunner
 from autogen_codeact.agents.conversation import Conversation, pass_on_nothing
 from autogen_codeact.agents.model import sum_usage
@@ -110,28 +111,48 @@ class Attempts:
         for answer in answers:
             distinct.setdefault(str(answer.content), answer)
         answers = list(distinct.values())
+        branch = StepBranch()
+        try:
+            tried, ends = await self._try(answers, runner, find, token, branch)
+            chosen, spent = await self._chosen(tried, conversation, runner, token)
+            generated = answers[chosen - 1]
+            kept = ends.get(chosen)
+            if kept is not None and self.choose is not None:
+                blocks = find(generated)[0]
+                kept = await runner.keep_attempt(blocks, kept, branch, chosen) if branch.holds(chosen) else None
+        finally:
+            await branch.close()
+        return generated.model_copy(update={"usage": sum_usage(usage, spent)}), kept, chosen
+
+    async def _try(
+        self,
+        answers: Sequence[CreateResult],
+        runner: CodeRunner,
+        find: Find,
+        token: CancellationToken,
+        branch: StepBranch,
+    ) -> tuple[list[Attempt], dict[int, RunEnded]]:
+        """Run the code of the answers; return the attempts, and how the code of those that succeeded has ended."""
         tried: list[Attempt] = []
-        kept: RunEnded | None = None
+        ends: dict[int, RunEnded] = {}
         check = CodeBlock(code=self.check, language="python") if self.check is not None else None
         keeps = self.choose is None
         for number, answer in enumerate(answers, 1):
             blocks, can_end = find(answer)
             ended = None
             if blocks:
-                ended = await runner.run(blocks, token, attempt=InBranch(number, keeps, check))
+                attempt = InBranch(number, keeps, check)
+                ended = await runner.run(blocks, token, attempt=attempt, branch=branch)
             result = ended.result if ended is not None else None
             succeeded = can_end if result is None else result.exit_code == 0
             tried.append(Attempt(number, str(answer.content), result, succeeded))
+            if ended is not None and succeeded:
+                ends[number] = ended
             if keeps and succeeded:
-                kept = ended
                 break
             if ended is not None and ended.error is not None:
-                tried.clear()  # the sandbox broke: nothing is as it was before the step
-                break
-        chosen, spent = await self._chosen(tried, conversation, runner, token)
-        usage = sum_usage(usage, spent)
-        generated = answers[chosen - 1]
-        return generated.model_copy(update={"usage": usage}), kept, chosen
+                return [], {}  # the sandbox broke: nothing is as it was before the step
+        return tried, ends
 
     async def _chosen(
         self, tried: Sequence[Attempt], conversation: Conversation, runner: CodeRunner, token: CancellationToken

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -108,9 +107,9 @@ class BaseCodeAgent(BaseChatAgent):
             )
         self._context_budget = context_budget
         self._described: object = None
-        """The host tools and the facts about the sandbox that the system message describes."""
+        """The surroundings of the code that the system message describes."""
         self._owns_parts = False
-        self._open_stream: weakref.ref[AsyncGenerator[Any, None]] | None = None
+        self._turn: asyncio.Future[BaseChatMessage] | None = None
 
     @property
     def model_context(self) -> ChatCompletionContext:
@@ -147,7 +146,7 @@ class BaseCodeAgent(BaseChatAgent):
                     return item
         raise AssertionError("a turn ends with a Response")
 
-    def on_messages_stream(
+    async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item | Response, None]:
         """Take a turn. Yield its events, and finally the `Response`.
@@ -160,24 +159,17 @@ class BaseCodeAgent(BaseChatAgent):
         Raises:
             ValueError: There is no task: no message, neither now nor from before.
         """
-        stream = self._respond(messages, cancellation_token)
-        self._open_stream = weakref.ref(stream)
-        return stream
-
-    async def _respond(
-        self, messages: Sequence[BaseChatMessage], token: CancellationToken
-    ) -> AsyncGenerator[Item | Response, None]:
         events: list[Item] = []
-        items: asyncio.Queue[BaseAgentEvent | None] = asyncio.Queue()
+        items: asyncio.Queue[BaseAgentEvent | asyncio.Future[BaseChatMessage]] = asyncio.Queue()
 
         async def emit(event: BaseAgentEvent) -> None:
             items.put_nowait(event)
             await items.join()
 
-        turn = asyncio.ensure_future(self._act(messages, token, emit))
-        turn.add_done_callback(lambda _: items.put_nowait(None))
+        turn = self._turn = asyncio.ensure_future(self._act(messages, cancellation_token, emit))
+        turn.add_done_callback(items.put_nowait)
         try:
-            while (item := await items.get()) is not None:
+            while isinstance(item := await items.get(), BaseAgentEvent):
                 if not isinstance(item, ModelClientStreamingChunkEvent):
                     events.append(item)
                 yield item
@@ -191,17 +183,17 @@ class BaseCodeAgent(BaseChatAgent):
         """Take a turn, and return the answer."""
         conversation = self._conversation
         assert conversation is not None
-        async with conversation.restored_on_error(), self._runner.keep_calls_on_error():
-            tools = await self._runner.list_tools()
-            await conversation.add_messages(messages, self._runner.interruption)
+        async with conversation.restored_on_error(), self._runner.keep_calls_on_error() as interruption:
+            await conversation.add_messages(messages, interruption)
             if (replayed := await self._runner.rebuild(token)) is not None:
                 if not replayed.same:
                     await conversation.notify(replayed.describe())
                 await emit(replayed.event(self.name))
             # Not earlier: a session that is to be rebuilt would be started twice.
-            facts = await self._runner.facts(token) if self._system_message is not None else None
-            skills = await self._runner.skills() if self._system_message is not None else ""
-            if self._system_message is not None and self._described != (shown := (tuple(tools), facts, skills)):
+            if self._system_message is not None and self._described != (
+                shown := await self._runner.surroundings(token)
+            ):
+                tools, facts, skills = shown
                 conversation.brief = self._is_brief(getattr(conversation.client, "is_small", False))
                 describe = describe_files if conversation.brief else describe_environment
                 environment = "\n\n".join(filter(None, [describe(facts) if facts is not None else None, skills]))
@@ -291,7 +283,7 @@ class BaseCodeAgent(BaseChatAgent):
             cancellation_token: Ends the run.
             output_task_messages: Whether the task is among the messages. Default: yes.
         """
-        self._open_stream = None
+        self._turn = None
         run = super().run_stream(
             task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
         )
@@ -301,8 +293,8 @@ class BaseCodeAgent(BaseChatAgent):
                     yield item
             finally:
                 # AutoGen's method does not close the stream of `on_messages_stream`; the garbage collector would do it later.
-                if self._open_stream is not None and (stream := self._open_stream()) is not None:
-                    await stream.aclose()
+                if self._turn is not None:
+                    await cancel_and_wait(self._turn)
 
     @property
     def journal(self) -> Journal | None:

@@ -213,7 +213,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             denied = as_execution_result(result).outcome == "denied"
             if not denied:
                 ran += [block.code for block in code.blocks]
-            not_run = notes.news(code.not_run)
+            not_run = notes.news(code.not_run, ran=True)
             remarks = [] if is_last else repeated.remarks(code.blocks, result)
             limit = self.MAX_OUTPUT_CHARS
             await self._show_result(conversation, result, not_run, attempt, emit, limit=limit, further=remarks)
@@ -264,7 +264,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         if code.cut_off:
             return CUT_OFF
         # AutoGen's agent answers with such a message: only attempts that are left are used to ask again.
-        if not is_last and (to_name := notes.to_name(code.not_run)):
+        if not is_last and (to_name := notes.news(code.not_run, ran=False)):
             return f"{describe_not_run(to_name, self._languages)}\n{ANSWER_NOT_RUN}"
         return None
 

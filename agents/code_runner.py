@@ -30,7 +30,7 @@ from autogen_codeact.agents.answer import (
     not_handed_over,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
-from autogen_codeact.agents.branch_run import BranchRun
+from autogen_codeact.agents.branch_run import RunInBranch, StepBranch
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
 from autogen_codeact.agents.jobs import AgentJobs
@@ -60,7 +60,7 @@ from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.run_context import RunContext
-from codeact_sandbox.types.skills import Skill, describe_skills
+from codeact_sandbox.types.skills import describe_skills
 from codeact_sandbox.types.tool import HostToolProtocol
 
 
@@ -131,7 +131,7 @@ class CodeRunner:
         self.jobs = AgentJobs(executor) if options.background else None  # type: ignore[arg-type]
         self._own_tools: dict[str, HostToolProtocol] = {}
         self._add_tools(options)
-        self._skills: list[Skill] | None = None
+        self._skills: str | None = None
         if options.skills:
             add_skills = getattr(executor, "add_skills", None)
             if add_skills is None:
@@ -161,29 +161,27 @@ class CodeRunner:
         """Whether somebody who answers later approves its code."""
         return isinstance(self.options.approval_func, Later)
 
-    async def list_tools(self) -> Sequence[HostToolProtocol]:
-        """List the host tools that code can call, without `final_answer` and handoffs."""
-        return await self._with_tools.list_tools() if self._with_tools is not None else ()
+    async def surroundings(
+        self, token: CancellationToken
+    ) -> tuple[tuple[HostToolProtocol, ...], SandboxFacts | None, str]:
+        """Return what a model is told of the code's surroundings.
 
-    async def skills(self) -> str:
-        """Describe the skills of the sandbox, as they were when this agent was first asked."""
-        if self._skills is None:
-            self._skills = await asyncio.to_thread(lambda: list(getattr(self._executor, "skills", ())))
-        return describe_skills(self._skills or ())
-
-    async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
-        """Return what is in the sandbox, as it was when this agent first used the session."""
-        executor = self._knows_sandbox
-        if executor is None or not self.options.describe_environment:
-            return None
-        if self._facts is None or self._facts_for != executor.starts:
+        That is the host tools, without `final_answer` and handoffs; what was in the sandbox when this agent first used the
+        session; and a description of the skills, as they were when it was first asked.
+        """
+        tools = tuple(await self._with_tools.list_tools()) if self._with_tools is not None else ()
+        executor = self._knows_sandbox if self.options.describe_environment else None
+        if executor is not None and (self._facts is None or self._facts_for != executor.starts):
 
             async def ask() -> SandboxFacts:
-                return await awaited(executor.facts(), cancellation_token)
+                return await awaited(executor.facts(), token)
 
             self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
             self._facts_for = executor.starts
-        return self._facts
+        if self._skills is None:
+            skills = await asyncio.to_thread(lambda: list(getattr(self._executor, "skills", ())))
+            self._skills = describe_skills(skills)
+        return tools, self._facts, self._skills
 
     def hints(self, result: CodeResult) -> list[Hint]:
         """Return what is to be said about limits of the sandbox that code has met."""
@@ -199,13 +197,28 @@ class CodeRunner:
         cancellation_token: CancellationToken,
         emit: Emit | None = None,
         attempt: InBranch | None = None,
+        branch: StepBranch | None = None,
     ) -> RunEnded:
         """Run the blocks, those of an attempt in a branch, if they are approved. Cancelling it kills the block that runs."""
-        live = partial(self._run_live, blocks, cancellation_token, emit, attempt)
+        in_branch = (
+            partial(branch.run, attempt, self._context_of) if attempt is not None and branch is not None else None
+        )
+        live = partial(self._run_live, blocks, cancellation_token, emit, in_branch)
         return await (live() if self.steps is None else self.steps.run(self, blocks, live, attempt))
 
+    async def keep_attempt(self, blocks: list[CodeBlock], ended: RunEnded, branch: StepBranch, number: int) -> RunEnded:
+        """Make the state after an attempt, which has ended so, the session."""
+
+        async def live() -> RunEnded:
+            try:
+                return replace(ended, result=await branch.keep(number))
+            except BROKEN as error:
+                return self.broken(error, ended.answer)
+
+        return await (live() if self.steps is None else self.steps.run(self, blocks, live, InBranch(number)))
+
     async def _run_live(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: InBranch | None
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: RunInBranch | None
     ) -> RunEnded:
         end = BlockEnd()
         try:
@@ -224,7 +237,7 @@ class CodeRunner:
         token: CancellationToken,
         emit: Emit | None,
         end: BlockEnd,
-        attempt: InBranch | None,
+        attempt: RunInBranch | None,
     ) -> CodeResult:
         if self.options.approval_func is not None:
             context = await self._context.get_messages()
@@ -238,7 +251,7 @@ class CodeRunner:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is not None and attempt is not None:
             run = partial(self._run_in_session, self._session, blocks, token, None, end)
-            result = await BranchRun(attempt, self._context_of).run(self._session, run)
+            result = await attempt(self._session, run)
         elif self._session is not None:
             result = await self._run_in_session(self._session, blocks, token, emit, end)
         else:
@@ -259,7 +272,7 @@ class CodeRunner:
         emit: Emit | None,
         end: BlockEnd,
         *,
-        branch: BranchRun | None = None,
+        branch: StepBranch | None = None,
     ) -> ExecutionResult:
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
@@ -289,11 +302,11 @@ class CodeRunner:
     async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
         """Return how a run ended before, from its result; nothing runs."""
         end = BlockEnd()
-        tools = self._ending_tools(end)
+        tools = self._context_of(end).tools
         for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
             if call.name == RUN_IN_BACKGROUND and self.jobs is not None:
                 self.jobs.repeat()
-            if call.name in tools and call.outcome == "ok":
+            elif call.name in tools and call.outcome == "ok":
                 await tools[call.name].run(call.arguments)
             if self._calls is not None:
                 self._calls.append(call)
@@ -302,8 +315,12 @@ class CodeRunner:
         return RunEnded(result, error, end.answer)
 
     def _context_of(self, end: BlockEnd) -> RunContext:
+        """Return the settings of one block, with the host tools by which it can end the turn."""
+        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self.options.handoffs]
+        if self.takes_answers:
+            tools.append(FinalAnswerTool(end, self.options.output_type))
         on_call = self._calls.append if self._calls is not None else None
-        return RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(end) | self._own_tools)
+        return RunContext(journalled=True, on_call=on_call, tools={t.name: t for t in tools} | self._own_tools)
 
     async def _execute(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
@@ -311,7 +328,7 @@ class CodeRunner:
         assert self._with_tools is not None
         context = self._context_of(end)
         if emit is None or not self.options.stream_output:
-            return await self._with_tools.run_blocks(blocks, token, context)
+            return await self._with_tools.run_blocks(blocks, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if not isinstance(item, OutputChunk):
@@ -322,13 +339,6 @@ class CodeRunner:
                         ModelClientStreamingChunkEvent(content=item.text, source=self._source, metadata=OUTPUT_CHUNK)
                     )
         return result
-
-    def _ending_tools(self, end: BlockEnd) -> dict[str, HostToolProtocol]:
-        """Return the host tools by which one block can end the turn."""
-        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self.options.handoffs]
-        if self.takes_answers:
-            tools.append(FinalAnswerTool(end, self.options.output_type))
-        return {tool.name: tool for tool in tools}
 
     def has_other_effects(self, result: CodeResult) -> bool:
         """Return whether code wrote something, or called other tools than those that end the turn."""
@@ -356,24 +366,21 @@ class CodeRunner:
     # Calls of interrupted turns
 
     @asynccontextmanager
-    async def keep_calls_on_error(self) -> AsyncIterator[None]:
-        """Keep the calls to host tools that are made inside, if it raises or is cancelled; else forget those kept before."""
+    async def keep_calls_on_error(self) -> AsyncIterator[str | None]:
+        """Keep the calls to host tools that are made inside, if it raises or is cancelled; else forget those kept before.
+
+        It yields what the model should know of interrupted turns, which it does not remember; None for nothing.
+        """
         calls = self._calls = []
+        kept = tuple(self._interrupted)
         try:
-            yield
+            yield f"{INTERRUPTED}\n{describe_calls(kept)}" if kept else None
         except BaseException:
             self._interrupted += [call for call in calls if call.name not in {*self._endings, RUN_IN_BACKGROUND}]
             raise
         finally:
             self._calls = None
         self._interrupted = []
-
-    @property
-    def interruption(self) -> str | None:
-        """What the model should know of interrupted turns, which it does not remember; None for nothing."""
-        if not self._interrupted:
-            return None
-        return f"{INTERRUPTED}\n{describe_calls(tuple(self._interrupted))}"
 
     # The session
 
@@ -383,7 +390,8 @@ class CodeRunner:
             return None
         code = [CodeBlock(code=self.options.setup, language="python")]
         if self._with_tools is not None:
-            result: CodeResult = await self._with_tools.run_blocks(code, token, RunContext(journalled=True))
+            running = self._with_tools.run_blocks(code, RunContext(journalled=True))
+            result: CodeResult = await awaited(running, token)
         else:
             result = await self._executor.execute_code_blocks(code, cancellation_token=token)
         if result.exit_code != 0:

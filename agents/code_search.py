@@ -185,21 +185,17 @@ class NotRunNotes:
     _named: set[NotRun] = field(default_factory=set)
     _just_named: bool = False
 
-    def news(self, blocks: Sequence[NotRun]) -> list[NotRun]:
-        """Return the blocks of a message that ran other code, as far as they are to be named."""
+    def news(self, blocks: Sequence[NotRun], *, ran: bool) -> list[NotRun]:
+        """Return the blocks of a message that are to be named; `ran` says whether it ran other code.
+
+        A message that ran nothing is the answer if the message before it had such a block, and the model was told so.
+        """
+        if not ran and self._just_named:
+            return []
         new = [block for block in blocks if block not in self._named]
         self._named.update(new)
         self._just_named = bool(new)
         return new
-
-    def to_name(self, blocks: Sequence[NotRun]) -> list[NotRun]:
-        """Return the blocks of a message that ran nothing, as far as they are to be named; none if it is the answer.
-
-        It is the answer if the message before it had such a block, and the model was told so.
-        """
-        if self._just_named:
-            return []
-        return self.news(blocks)
 
 
 @dataclass

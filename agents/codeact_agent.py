@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import (
@@ -159,8 +159,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             Default 1.
         check: Python that must succeed after the code of an attempt, in its branch, such as `assert total > 0`. Default: nothing.
         choose: Which attempt is kept instead of the first that succeeds: "model", which sees all outputs, or a function that gets
-            all attempts and returns one, its number, or None. The chosen code runs once more, without a branch. A function can't
-            be dumped.
+            all attempts and returns one, its number, or None. Its state is kept; if it failed or memory is short, it runs
+            again, without a branch. A function can't be dumped.
         background: Whether code can start jobs that go on while the model thinks, with `run_in_background`. What is left of them
             is ended with the turn. Default: no.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
@@ -261,9 +261,11 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._attempts.check_arguments(code_executor)
         self._prompt_style: prompt.PromptStyle = prompt_style
         self._prices = prices
-        self._budget = make_budget(
-            model_client,
-            prices,
+        prices = prices or Prices.known(model_name(model_client))
+        if prices is None and max_cost is not None:
+            raise ValueError(NO_PRICES)  # pydantic's error would hide it among other text
+        self._budget = Budget(
+            prices=prices,
             max_steps=max_steps,
             max_tokens=max_tokens,
             max_seconds=max_seconds,
@@ -383,7 +385,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if generated.finish_reason == "length" and not self._was_too_long:
             self._was_too_long = True
             return prompt.CUT_OFF_TEXT
-        if to_name := self._notes.to_name(code.not_run):
+        if to_name := self._notes.news(code.not_run, ran=False):
             return f"{describe_not_run(to_name, self._languages)}\n{ANSWER_NOT_RUN}"
         return None
 
@@ -407,7 +409,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         result, answer, step, limit = ended.result, ended.answer, str(attempt + 1), self._max_output_chars
         whole = await self._runner.keep("output", result.output) if len(result.output) > limit else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
-        not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
+        not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"], ran=True)
         remarks = self._repeated.remarks(code.blocks, result)
         more = {"step": step}
         if self._runner.jobs is not None and (jobs := await self._runner.jobs.news(result)).text:
@@ -457,11 +459,3 @@ def _check_limits(**limits: int | None) -> None:
     for name, limit in limits.items():
         if limit is not None and limit < 1:
             raise ValueError(f"{name} must be at least 1, not {limit}.")
-
-
-def make_budget(client: ChatCompletionClient, prices: Prices | None, **limits: Any) -> Budget:
-    """Return the budget of a turn; by default with the model's list prices."""
-    prices = prices or Prices.known(model_name(client))
-    if prices is None and limits.get("max_cost") is not None:
-        raise ValueError(NO_PRICES)  # of pydantic's error, only this is of use
-    return Budget(**limits, prices=prices)

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -104,19 +105,22 @@ class ContextBudget:
         self, messages: Sequence[LLMMessage], client: ChatCompletionClient, *, question: Sequence[LLMMessage] = ()
     ) -> list[LLMMessage]:
         """Return what is sent of a conversation, with a question at its end that stays whole."""
-        fitted, stage = await self._fit(messages, self._limit, LATEST, LATEST), 0
-        while (excess := await _excess_tokens(client, [*fitted, *question])) > 0:
+        fits = not self._replaced and sum(map(size_of, messages)) <= self._limit
+        fitted = list(messages) if fits else await self._fit(messages, self._limit, LATEST, LATEST)
+        stage = 0
+        while isinstance(client, ModelMiddleware):
+            excess = await client.excess_tokens(messages_for(client, [*fitted, *question]))
+            if excess is None or excess <= 0:
+                break
             before = fitted
             while fitted == before:
                 if stage == len(STAGES):
                     raise ContextTooSmallError(TOO_SMALL.format(excess=excess))
-                fitted = await self._fit(messages, _size(before) - excess * CHARS_PER_TOKEN, *STAGES[stage])
+                fitted = await self._fit(messages, sum(map(size_of, before)) - excess * CHARS_PER_TOKEN, *STAGES[stage])
                 stage += fitted == before
         return [*fitted, *question]
 
     async def _fit(self, messages: Sequence[LLMMessage], limit: int, whole: int, sent: int) -> list[LLMMessage]:
-        if not self._replaced and _size(messages) <= limit:
-            return list(messages)
         here = {id(message) for message in messages}
         self._replaced = {key: pair for key, pair in self._replaced.items() if key in here}
         if self._size(messages) > limit:
@@ -156,7 +160,7 @@ class ContextBudget:
 
     def _size(self, messages: Sequence[LLMMessage]) -> int:
         sent = [self._sent(message) for message in messages]
-        return _size(message for message in sent if message is not None) + NOTE_CHARS * (None in sent)
+        return sum(size_of(message) for message in sent if message is not None) + NOTE_CHARS * (None in sent)
 
     def _sent(self, message: LLMMessage) -> LLMMessage | None:
         known = self._replaced.get(id(message))
@@ -199,21 +203,12 @@ class ContextBudget:
         return name
 
 
-async def _excess_tokens(client: ChatCompletionClient, messages: list[LLMMessage]) -> int:
-    known = await client.excess_tokens(messages_for(client, messages)) if isinstance(client, ModelMiddleware) else None
-    return known if known is not None else 0
-
-
 def check_budget(limit: int | None) -> None:
     """Check an agent's argument."""
     if limit is not None and limit < MIN_BUDGET:
         raise ValueError(
             f"context_budget must be at least {MIN_BUDGET:,} characters, not {limit}; None is for no limit."
         )
-
-
-def _size(messages: Iterable[LLMMessage]) -> int:
-    return sum(map(size_of, messages))
 
 
 def size_of(message: LLMMessage) -> int:
@@ -394,19 +389,16 @@ class Conversation:
         """Restore the context if the body raises or is cancelled."""
         # Teams send an interrupted agent the same messages again; they must not be in the context twice.
         context, base = self._context, ChatCompletionContext
-        if (type(context).save_state, type(context).load_state) == (base.save_state, base.load_state):
-            kept = list(context._messages)  # what its state consists of, without writing all of it
-            try:
-                yield
-            except BaseException:
-                context._messages = kept
-                raise
-            return
-        before = await context.save_state()
+        is_base = (type(context).save_state, type(context).load_state) == (base.save_state, base.load_state)
+        # The messages are what the state of AutoGen's contexts consists of, without writing all of it.
+        before: Any = list(context._messages) if is_base else await context.save_state()
         try:
             yield
         except BaseException:
-            await context.load_state(before)
+            if is_base:
+                context._messages = before
+            else:
+                await context.load_state(before)
             raise
 
 

@@ -24,6 +24,7 @@ import re
 import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from typing import Literal
 
 from codeact_sandbox.types.languages import LANGUAGES
 
@@ -67,9 +68,13 @@ class ExtractedBlock:
     end: int = field(default=-1, compare=False)  # where its closing fence or tag ends, with "\\n" as line endings
 
 
-def extract_code_blocks(text: str) -> list[ExtractedBlock]:
-    """Find every fenced block and every ``<execute>`` tag of a text, in the order written."""
-    return _Scanner(text.replace("\r\n", "\n").replace("\r", "\n")).scan()
+def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
+    """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
+    scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
+    at = 0
+    while match := _OUTSIDE.search(scanner.text, at):
+        at = scanner.take(match)
+    return scanner.blocks
 
 
 def normalise_language(label: str) -> str:
@@ -97,12 +102,13 @@ class _Fence:
     after: int = -1
     children: list["_Fence"] = field(default_factory=list)
 
-    def counts(self, line: "_Fence") -> bool:
-        """Return whether a later fence line is long enough, and far enough to the left, to matter in this block."""
-        return line.size >= self.size and line.indent <= self.columns + 3
-
-    def closed_by(self, line: "_Fence") -> bool:
-        return not line.info and line.columns == line.indent and self.counts(line)
+    def role_of(self, line: "_Fence") -> Literal["end", "nested"] | None:
+        """Return what a later fence line is in this block; None if it is too short or too far to the right to matter."""
+        if line.size < self.size or line.indent > self.columns + 3:
+            return None
+        if line.info:
+            return "nested"
+        return "end" if line.columns == line.indent else None
 
 
 @dataclass(slots=True)
@@ -118,12 +124,6 @@ class _Scanner:
     tried: int = -1
     counted: tuple[int, int] = (0, 1)
     found: dict[str, int] = field(default_factory=dict)
-
-    def scan(self) -> list[ExtractedBlock]:
-        at = 0
-        while match := _OUTSIDE.search(self.text, at):
-            at = self.take(match)
-        return self.blocks
 
     def take(self, match: re.Match[str]) -> int:
         """Read what begins at a match of `_OUTSIDE`, and return where to read on."""
@@ -232,7 +232,7 @@ class _Scanner:
             at = _next_line(self.text, match.end())
             lines.append(self.text[match.end() : at])
         above = self._line(fence.start) - 1
-        for block in _Scanner("".join(lines), self.depth + fence.quotes).scan():
+        for block in extract_code_blocks("".join(lines), self.depth + fence.quotes):
             self.blocks.append(replace(block, line=block.line + above, end=at))
         return at
 
@@ -277,11 +277,12 @@ def _feed(text: str, stack: list[_Fence], start: int, match: re.Match[str]) -> N
     if line is None:
         _note_glued(text, stack[-1], match)
     elif not line.quotes:
-        while stack and not stack[-1].closed_by(line) and stack[-1].glued is not None:
+        while stack and stack[-1].role_of(line) != "end" and stack[-1].glued is not None:
             _close(stack, stack[-1].glued, stack[-1].glued + stack[-1].size)
-        if stack and stack[-1].closed_by(line):
+        role = stack[-1].role_of(line) if stack else None
+        if role == "end":
             _close(stack, line.start, line.body)
-        elif stack and line.info and stack[-1].counts(line):
+        elif role == "nested":
             stack.append(line)
 
 

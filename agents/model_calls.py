@@ -89,9 +89,9 @@ async def whole(items: Items) -> CreateResult:
     return result  # type: ignore[return-value] # an answer ends with it
 
 
-def _of_client(name: str) -> Any:
-    """Return an attribute of a middleware that is the one of its client."""
-    return property(lambda self: getattr(self.client, name))
+def forwarded(part: str, name: str) -> Any:
+    """Return an attribute that is the one of a part."""
+    return property(lambda self: getattr(getattr(self, part), name))
 
 
 class ModelMiddleware(ChatCompletionClient):
@@ -119,14 +119,14 @@ class ModelMiddleware(ChatCompletionClient):
             async for item in items:
                 yield item
 
-    close = _of_client("close")
-    actual_usage = _of_client("actual_usage")
-    total_usage = _of_client("total_usage")
-    count_tokens = _of_client("count_tokens")
-    remaining_tokens = _of_client("remaining_tokens")
-    dump_component = _of_client("dump_component")
-    capabilities = _of_client("capabilities")
-    model_info = _of_client("model_info")
+    close = forwarded("client", "close")
+    actual_usage = forwarded("client", "actual_usage")
+    total_usage = forwarded("client", "total_usage")
+    count_tokens = forwarded("client", "count_tokens")
+    remaining_tokens = forwarded("client", "remaining_tokens")
+    dump_component = forwarded("client", "dump_component")
+    capabilities = forwarded("client", "capabilities")
+    model_info = forwarded("client", "model_info")
 
     async def excess_tokens(self, messages: Sequence[LLMMessage]) -> int | None:
         """Return by how many tokens a request is too long for the model's context; 0 or less if it and an answer fit.

@@ -17,7 +17,7 @@ from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.host.blocks import REFUSALS
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.result import STOPPED, ErrorInfo, ToolCall, format_duration, written_by_code
+from codeact_sandbox.types.result import STOPPED, ErrorInfo, State, ToolCall, format_duration, written_by_code
 from codeact_sandbox.types.text import apply_carriage_returns
 
 MAX_OUTPUT_CHARS = 20_000
@@ -82,12 +82,14 @@ def describe(
     output = apply_carriage_returns(written_by_code(result))
     if len(output) > limit:
         output = bounded(output, limit, whole, complete=not result.truncated)
-    text, remarks = output, _remarks(result, session=session, vision=vision)
+    # Not if the executor echoes it into the output.
+    value = None if result.value_repr is None or result.value_repr in result.output else result.value_repr
+    text, remarks = output, _remarks(result, value, session=session, vision=vision)
     silent = _SILENT.format(code=result.exit_code) if result.outcome in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):
         text = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\n{silent}"
     elif not output.strip():
-        text = _NOT_RUN if result.outcome == "denied" else "" if _hidden_value(result) else silent
+        text = _NOT_RUN if result.outcome == "denied" else "" if value else silent
     return "{}\n\n{}".format(text.rstrip("\n"), remarks) if text and remarks else text or remarks
 
 
@@ -257,31 +259,16 @@ def _shortened(text: str) -> str:
 
 def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
     """Return the result of code whose sandbox broke under it."""
-    return ExecutionResult(
-        exit_code=1,
-        output="",
-        code_file=None,
-        outcome="crashed",
-        error=ErrorInfo(type(error).__name__, str(error)),
-        tool_calls=tuple(error.tool_calls),
-        state="lost" if session else "kept",
-    )
+    info = ErrorInfo(type(error).__name__, str(error))
+    state: State = "lost" if session else "kept"
+    return ExecutionResult(1, "", outcome="crashed", error=info, tool_calls=tuple(error.tool_calls), state=state)
 
 
 def interrupted(calls: Sequence[ToolCall], notes: Sequence[str] = ()) -> ExecutionResult:
     """Return the result of code whose end is not known, because the agent's process ended while it was running."""
-    return ExecutionResult(
-        exit_code=1,
-        output="",
-        code_file=None,
-        outcome="crashed",
-        error=ErrorInfo(
-            INTERRUPTED,
-            "the process of the agent ended while this code was running; whether the code finished is unknown",
-        ),
-        tool_calls=tuple(calls),
-        notes=tuple(notes),
-    )
+    message = "the process of the agent ended while this code was running; whether the code finished is unknown"
+    error = ErrorInfo(INTERRUPTED, message)
+    return ExecutionResult(1, "", outcome="crashed", error=error, tool_calls=tuple(calls), notes=tuple(notes))
 
 
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:
@@ -321,9 +308,9 @@ def _why(error: ErrorInfo | None, output: str) -> str:
     return f": {error.type}: {error.message.rstrip('.')}{at}"
 
 
-def _remarks(result: ExecutionResult, *, session: bool, vision: bool) -> str:
+def _remarks(result: ExecutionResult, value: str | None, *, session: bool, vision: bool) -> str:
     lines = []
-    if value := _hidden_value(result):
+    if value:
         lines.append(f"Value of the last expression: {bounded(value, MAX_OUTPUT_CHARS)}")
     if result.truncated:
         lines.append(f"{result.truncated} bytes of output were too much to keep and are gone.")
@@ -342,11 +329,6 @@ def _remarks(result: ExecutionResult, *, session: bool, vision: bool) -> str:
         files = [f"{a.name} ({a.size} bytes{f'; {a.note}' if a.note else ''})" for a in result.artifacts]
         lines.append(f"Files made or changed: {_listed(files)}.")
     return "\n".join(lines)
-
-
-def _hidden_value(result: ExecutionResult) -> str | None:
-    """The last expression's value, if the executor does not echo it into the output."""
-    return None if result.value_repr is None or result.value_repr in result.output else result.value_repr
 
 
 def _listed(names: list[str]) -> str:

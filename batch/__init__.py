@@ -6,12 +6,8 @@ from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.agents.budget import Prices as Prices
-    from autogen_codeact.batch.errors import BatchBackendError as BatchBackendError
     from autogen_codeact.batch.errors import BatchBudgetError as BatchBudgetError
-    from autogen_codeact.batch.errors import BatchChangedError as BatchChangedError
     from autogen_codeact.batch.errors import BatchError as BatchError
-    from autogen_codeact.batch.errors import BatchFolderError as BatchFolderError
-    from autogen_codeact.batch.errors import BatchTasksError as BatchTasksError
     from autogen_codeact.batch.ray.backend import Ray as Ray
     from autogen_codeact.batch.running import run_batch as run_batch
     from autogen_codeact.batch.settings import BatchSettings as BatchSettings
@@ -20,9 +16,7 @@ if TYPE_CHECKING:
 
 # The modules import AutoGen.
 _NAMES = {
-    "autogen_codeact.batch.errors": (
-        "BatchBackendError BatchBudgetError BatchChangedError BatchError BatchFolderError BatchTasksError"
-    ),
+    "autogen_codeact.batch.errors": "BatchBudgetError BatchError",
     "autogen_codeact.batch.ray.backend": "Ray",
     "autogen_codeact.batch.running": "run_batch",
     "autogen_codeact.agents.budget": "Prices",

@@ -30,7 +30,6 @@ from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.executors.pool import EXECUTORS
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
@@ -41,7 +40,6 @@ from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
 from autogen_codeact.runs.writer import LogLocked
 from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
-from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.host.waiting import in_thread
 
 SandboxKind = Literal["auto", "docker", "bubblewrap"]
@@ -78,19 +76,21 @@ class Sandboxes:
 
     async def start(self) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
-        spec, kind = self._spec, str(self._spec.kind)
-        if kind not in {"auto", *EXECUTORS}:
-            raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
-        if kind == "auto":
-            kind = await asyncio.to_thread(choose_backend, dict(spec.options))
+        spec = self._spec
         # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
         ready = min(spec.concurrency, MAX_READY if spec.uses == 1 else MAX_READY_AGAIN)
         most = spec.max_sandboxes or spec.concurrency + ready
-        options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": kind}
-        self._pool = ExecutorPool(
-            min(ready, most), max_alive=most, acquire_timeout=ACQUIRE_TIMEOUT_S, max_uses=spec.uses, **options
+        options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": spec.kind}
+        # In a thread: to ask an engine takes some milliseconds.
+        self._pool = pool = await asyncio.to_thread(
+            ExecutorPool,
+            min(ready, most),
+            max_alive=most,
+            acquire_timeout=ACQUIRE_TIMEOUT_S,
+            max_uses=spec.uses,
+            **options,
         )
-        self._pool.expected = self._expected
+        pool.expected = self._expected
 
     async def stop(self) -> None:
         """Stop all sandboxes, also those in use."""
@@ -278,7 +278,10 @@ class _Attempt:
                 async for item in items:
                     self._used["steps"] += isinstance(item, CodeExecutionEvent)
                     if isinstance(item, TaskResult):
-                        return _last_message(item)
+                        last = next(
+                            (each for each in reversed(item.messages) if isinstance(each, BaseChatMessage)), None
+                        )
+                        return last if last is not None and last.source != "user" else None  # else it is the task
         return None
 
     async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
@@ -310,14 +313,6 @@ class _Attempt:
         row.passed = decide_passed(self._work.task, row.outcome, row.checks)
         row.seconds = time.monotonic() - self._began
         return row
-
-
-def _last_message(result: TaskResult) -> BaseChatMessage | None:
-    """Return the answer: the last message, unless it is the task."""
-    for message in reversed(result.messages):
-        if isinstance(message, BaseChatMessage):
-            return message if message.source != "user" else None
-    return None
 
 
 async def _stop(executor: SandboxCodeExecutor) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -72,26 +70,6 @@ def silence_libraries() -> None:
         logging.getLogger(name).addHandler(logging.NullHandler())
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message, category=UserWarning)
-
-
-def end_process(status: int) -> None:
-    """End the process as the interpreter does, but without freeing its objects one by one, which takes 0.1 s and more.
-
-    Returns without a change if the output can't be written, or if the interpreter is to report what was not closed: then its own
-    end is needed.
-    """
-    if sys.flags.dev_mode or sys.warnoptions:
-        return
-    # What an interpreter does first at its end: wait for threads, then run exit handlers. `multiprocessing` does the same.
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-    except (OSError, ValueError):
-        return
-    os._exit(status)
 
 
 @contextmanager

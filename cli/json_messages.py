@@ -16,7 +16,8 @@ from autogen_codeact.cli.exit import absolute
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.progress import Watcher
 from autogen_codeact.cli.transcript import Message
-from autogen_codeact.runs import Run, RunError, RunFileError, load_run
+from autogen_codeact.runs import Run, RunError, load_run
+from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.reader import LogReader, RawEvent

@@ -18,19 +18,9 @@ from autogen_codeact.cli.json_messages import record_fields, tells_result
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import (
-    Run,
-    RunFileError,
-    RunWaiting,
-    events,
-    export_files,
-    kept_files,
-    list_runs,
-    load_run,
-    store,
-)
+from autogen_codeact.runs import Run, RunWaiting, events, export_files, kept_files, list_runs, load_run, store
 from autogen_codeact.runs.atomic_file import atomic_text_file
-from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.errors import RunFileError, RunFolderError
 from autogen_codeact.runs.folder import MAX_EVENT, MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 import typer
 
 from autogen_codeact.cli.command import Application, JsonCommand
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, end_process, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.mcp import Wrap
 from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
@@ -33,12 +33,7 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a run
     try:
-        try:
-            app()
-        except SystemExit as end:
-            if isinstance(end.code, int):
-                end_process(end.code)
-            raise
+        app()
     except KeyboardInterrupt:  # before a command has begun: its arguments take a moment to be made
         say("interrupted")
         raise SystemExit(EXIT_INTERRUPTED) from None

@@ -21,10 +21,8 @@ class ToolExecutor(ToolSandbox, Protocol):
     The methods mean what they mean for `SandboxCodeExecutor`.
     """
 
-    async def run_blocks(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = ...
-    ) -> ExecutionResult:
-        """Run blocks for a caller that adds something to them."""
+    async def run_blocks(self, blocks: Sequence[CodeBlock], context: RunContext = ...) -> ExecutionResult:
+        """Run blocks for a caller that adds something to them; cancelling the task kills the running one."""
 
     def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = ...

@@ -41,7 +41,7 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
         return self
 
     async def execute_code_blocks(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
     ) -> ExecutionResult:
         """Run blocks one after the other, up to the first that fails.
 
@@ -50,7 +50,6 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
         Args:
             code_blocks: The blocks, at least one.
             cancellation_token: Cancelling it kills the running block with everything that it started.
-            context: What the caller adds to the blocks. Default: nothing.
 
         Returns:
             One result for all of them; what the code did is never an exception.
@@ -61,10 +60,11 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
             asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
         with cancel_scope(cancellation_token):
-            result = await self.run_all(tuple(code_blocks), context)
-        return ExecutionResult(**vars(result))
+            return await self.run_blocks(code_blocks)
 
-    run_blocks = execute_code_blocks  # the name in `ToolExecutor`: AutoGen's method has no `context`
+    async def run_blocks(self, blocks: Sequence[CodeBlock], context: RunContext = NO_CONTEXT) -> ExecutionResult:
+        """Run blocks for a caller that adds something to them, and that cancels the task itself: see `ToolExecutor`."""
+        return ExecutionResult(**vars(await self.run_all(tuple(blocks), context)))
 
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT

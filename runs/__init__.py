@@ -10,16 +10,11 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.atif import export_atif as export_atif
     from autogen_codeact.runs.conversation import RecordedConversation as RecordedConversation
     from autogen_codeact.runs.errors import RunError as RunError
-    from autogen_codeact.runs.errors import RunFileError as RunFileError
-    from autogen_codeact.runs.errors import RunFolderError as RunFolderError
-    from autogen_codeact.runs.errors import RunVersionError as RunVersionError
-    from autogen_codeact.runs.messages import load_message as load_message
     from autogen_codeact.runs.notebook import export_files as export_files
     from autogen_codeact.runs.notebook import export_json as export_json
     from autogen_codeact.runs.notebook import export_notebook as export_notebook
     from autogen_codeact.runs.notebook import kept_files as kept_files
     from autogen_codeact.runs.plan import RunIsFinishedError as RunIsFinishedError
-    from autogen_codeact.runs.plan import RunNotResumableError as RunNotResumableError
     from autogen_codeact.runs.reader import Run as Run
     from autogen_codeact.runs.reader import load_run as load_run
     from autogen_codeact.runs.recording import recorded as recorded
@@ -34,10 +29,9 @@ _NAMES = {
     "autogen_codeact.runs.answers": "AlreadyAnsweredError RunWaiting",
     "autogen_codeact.runs.atif": "export_atif",
     "autogen_codeact.runs.conversation": "RecordedConversation",
-    "autogen_codeact.runs.errors": "RunError RunFileError RunFolderError RunVersionError",
+    "autogen_codeact.runs.errors": "RunError",
     "autogen_codeact.runs.notebook": "export_files export_json export_notebook kept_files",
-    "autogen_codeact.runs.messages": "load_message",
-    "autogen_codeact.runs.plan": "RunIsFinishedError RunNotResumableError",
+    "autogen_codeact.runs.plan": "RunIsFinishedError",
     "autogen_codeact.runs.reader": "Run load_run",
     "autogen_codeact.runs.recording": "recorded",
     "autogen_codeact.runs.resuming": "resume resumed",

@@ -171,13 +171,12 @@ async def logged(
     questions: Questions | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
     """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already."""
-    finish = finish or partial(finish_run, log)
-    began = time.monotonic()
+    began, outcome, more = time.monotonic(), "completed", dict[str, Any]()
     result: TaskResult | None = None
     try:
         async for item in stream:
             if isinstance(item, TaskResult):
-                result = item
+                result, more = item, {"stop_reason": item.stop_reason}
             else:
                 event = _as_event(item)
                 if known and isinstance(event, MessageLogged):
@@ -188,30 +187,22 @@ async def logged(
                 await log.keep_up()
             yield item
     except (asyncio.CancelledError, GeneratorExit):
-        await _close(stream)  # first, because it ends code that runs, and that is logged
-        if result is None:
-            await finish("cancelled", duration_s=time.monotonic() - began)
-        else:  # the caller has the result, and reads no further
-            await finish("completed", duration_s=time.monotonic() - began, stop_reason=result.stop_reason)
+        if result is None:  # else the caller has the result, and reads no further
+            outcome = "cancelled"
         raise
     except BaseException as error:
         # Teams and tools of AutoGen raise errors of their own instead.
         if questions is not None and questions.has_ended:
-            await finish("waiting", duration_s=time.monotonic() - began)
+            outcome, more = "waiting", {}
             raise questions.waiting from None
-        await finish("failed", duration_s=time.monotonic() - began, error=error_info(error))
+        outcome, more = "failed", {"error": error_info(error)}
         raise
-    else:
-        reason = result.stop_reason if result is not None else None
-        await finish("completed", duration_s=time.monotonic() - began, stop_reason=reason)
     finally:
-        await _close(stream)
-
-
-async def _close(stream: object) -> None:
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
+        try:
+            if (close := getattr(stream, "aclose", None)) is not None:
+                await close()  # first, because it ends code that runs, and that is logged
+        finally:
+            await (finish or partial(finish_run, log))(outcome, duration_s=time.monotonic() - began, **more)
 
 
 async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:

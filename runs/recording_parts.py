@@ -13,14 +13,14 @@ from typing import Any
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_core import CancellationToken, ComponentModel
+from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, UserMessage
 from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolResult, Workbench
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
+from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware, forwarded
 from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, ModelCallFinished, ModelCallStarted
@@ -152,16 +152,10 @@ class RecordedWorkbench(StaticStreamWorkbench):
         for name in ("list_tools", "start", "stop", "reset", "save_state", "load_state", "dump_component"):
             setattr(self, name, getattr(workbench, name))
 
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        call_id: str | None = None,
-    ) -> ToolResult:
+    async def call_tool(self, *given: Any, **named: Any) -> ToolResult:
         """Return the result of a call, after it is in the log."""
         result = None
-        async for item in self.call_tool_stream(name, arguments, cancellation_token, call_id):
+        async for item in self.call_tool_stream(*given, **named):
             result = item
         assert isinstance(result, ToolResult)
         return result
@@ -175,8 +169,9 @@ class RecordedWorkbench(StaticStreamWorkbench):
     ) -> AsyncGenerator[Any | ToolResult, None]:
         """Yield what a call yields, last its result, after that is in the log."""
         # What runs other agents is made again when a run is continued: the agents answer from the log themselves.
+        call = (name, arguments, cancellation_token, call_id)
         if name in self._with_agents:
-            async for item in self._forward(name, arguments, cancellation_token, call_id):
+            async for item in self._forward(*call):
                 yield item
             return
         values = dict(arguments or {})
@@ -188,7 +183,7 @@ class RecordedWorkbench(StaticStreamWorkbench):
         await log.write(HostCallStarted(agent=agent, block=0, call=number, name=name, arguments=values), sync=True)
         record = CallRecord(name=name, arguments=values, outcome="cancelled")
         try:
-            async for item in self._forward(name, arguments, cancellation_token, call_id):
+            async for item in self._forward(*call):
                 if isinstance(item, ToolResult):
                     record.outcome, record.result = "error" if item.is_error else "ok", item.model_dump(mode="json")
                 else:
@@ -201,17 +196,11 @@ class RecordedWorkbench(StaticStreamWorkbench):
             await log.write(HostCallFinished(agent=agent, block=0, call=number, record=record), sync=True)
         yield ToolResult.model_validate(record.result)
 
-    async def _forward(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None,
-        cancellation_token: CancellationToken | None,
-        call_id: str | None,
-    ) -> AsyncGenerator[Any | ToolResult, None]:
+    async def _forward(self, *call: Any) -> AsyncGenerator[Any | ToolResult, None]:
         if not isinstance(self._workbench, StaticStreamWorkbench):
-            yield await self._workbench.call_tool(name, arguments, cancellation_token, call_id)
+            yield await self._workbench.call_tool(*call)
             return
-        async for item in self._workbench.call_tool_stream(name, arguments, cancellation_token, call_id):
+        async for item in self._workbench.call_tool_stream(*call):
             yield item
 
 
@@ -255,23 +244,10 @@ class RecordedExecutor(CodeExecutor):
         """Return how a run ended before."""
         return RunEnded(result, error)
 
-    # What is the other executor's own
-
-    async def start(self) -> None:
-        """Start it."""
-        await self._executor.start()
-
-    async def stop(self) -> None:
-        """Stop it."""
-        await self._executor.stop()
-
-    async def restart(self) -> None:
-        """Restart it."""
-        await self._executor.restart()
-
-    def dump_component(self) -> ComponentModel:
-        """Return its configuration."""
-        return self._executor.dump_component()
+    start = forwarded("_executor", "start")
+    stop = forwarded("_executor", "stop")
+    restart = forwarded("_executor", "restart")
+    dump_component = forwarded("_executor", "dump_component")
 
 
 @contextmanager
@@ -281,14 +257,9 @@ def recording_parts(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history
     with ExitStack() as replaced:
         for key, agent in agent_keys(agent_or_team):
             journal = journals.get(id(getattr(agent, "code_executor", None))) or JournalLog(-1)
-            steps = AgentSteps(key, log, journal, history.agents.get(key))
-            steps.note = history.notes.get(key)
-            steps.is_empty = key in history.emptied
-            steps.questions = history.questions
-            _exchange(agent, steps, replaced)
+            _exchange(agent, AgentSteps(key, log, journal, history), replaced)
         for key, policy in _selectors(agent_or_team):
-            steps = AgentSteps(key, log, JournalLog(-1), history.agents.get(key))
-            steps.questions = history.questions
+            steps = AgentSteps(key, log, JournalLog(-1), history)
             _replace(policy, MODEL_CLIENT, RecordedClient(getattr(policy, MODEL_CLIENT), steps, None), replaced)
         yield
 

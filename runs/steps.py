@@ -164,14 +164,14 @@ class JournalLog:
 class AgentSteps:
     """A `StepRecord` of one agent, and the record of its model's answers."""
 
-    def __init__(self, agent: str, log: LogWriter, journal: JournalLog, history: AgentHistory | None = None) -> None:
+    def __init__(self, agent: str, log: LogWriter, journal: JournalLog, run: RunHistory) -> None:
         self.agent = agent
         self.log = log
-        self.note: str | None = None  # what its model is to be told with the next request that it really gets
-        self.is_empty = False  # whether its session is empty, because it was not rebuilt
-        self.questions: Questions | None = None  # what `Later` asks; None if nothing waits
+        self.note = run.notes.get(agent)  # what its model is to be told with the next request that it really gets
+        self.is_empty = agent in run.emptied  # whether its session is empty, because it was not rebuilt
+        self.questions = run.questions  # what `Later` asks; None if nothing waits
         self.journal = journal
-        self.history = history if history is not None else AgentHistory()
+        self.history = run.agents.get(agent) or AgentHistory()
         self._calls: set[int] = set()
         self._late: list[Callable[[], Awaitable[object]]] = []
 

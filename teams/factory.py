@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.base import ChatAgent, TerminationCondition
-from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
@@ -94,45 +93,39 @@ def coder_executor_team(
         TypeError: An argument is something else than it says above.
         ValueError: Tools come from a workbench that does not run yet, so that nobody can be told of them.
     """
-    for client in (model_client, reviewer_model_client or model_client):
+    writers = [("coder", model_client, CODER_DESCRIPTION, coder_system_message)]
+    if reviewer or reviewer_model_client is not None:
+        reviewing = reviewer_model_client or model_client
+        writers.append(("reviewer", reviewing, REVIEWER_DESCRIPTION, reviewer_system_message))
+    for _, client, _, _ in writers:
         check_parts(
             code_executor, client, approval_func=approval_func, tools=tools, supported_languages=supported_languages
         )
+    languages = list(supported_languages or CodeExecutorAgent.DEFAULT_SUPPORTED_LANGUAGES)
     runner = CodeExecutorAgent(
         "executor",
         code_executor,
-        sources=["reviewer" if reviewer or reviewer_model_client is not None else "coder"],
-        supported_languages=list(supported_languages or CodeExecutorAgent.DEFAULT_SUPPORTED_LANGUAGES),
+        sources=[writers[-1][0]],
+        supported_languages=languages,
         approval_func=approval_func,
         tools=tools,
         approve_tool=approve_tool,
         stream_output=stream_output,
     )
     shown = _tools_of(code_executor)
-    languages = list(supported_languages or CodeExecutorAgent.DEFAULT_SUPPORTED_LANGUAGES)
-    participants: list[ChatAgent | BaseTeam] = [
+    participants = [
         AssistantAgent(
-            "coder",
-            model_client,
-            description=CODER_DESCRIPTION,
-            system_message=coder_system_message + shown,
+            name,
+            client,
+            description=description,
+            system_message=message + shown,
             model_client_stream=model_client_stream,
         )
+        for name, client, description, message in writers
     ]
-    if reviewer or reviewer_model_client is not None:
-        participants.append(
-            AssistantAgent(
-                "reviewer",
-                reviewer_model_client or model_client,
-                description=REVIEWER_DESCRIPTION,
-                system_message=reviewer_system_message + shown,
-                model_client_stream=model_client_stream,
-            )
-        )
-    participants.append(runner)
     done = FinalWordTermination("TERMINATE", sources=["coder"], languages=languages)
     return Team(
-        participants,
+        [*participants, runner],
         termination_condition=termination_condition or done | MaxMessageTermination(max_messages),
         max_turns=max_turns,
         budget=budget,

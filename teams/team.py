@@ -374,11 +374,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             await self._undo.undo()
             for participant in self._participants:
                 await self._undo.wait(participant.name)
-            for participant in self._participants:
-                if isinstance(participant, BaseTeam):
-                    await participant.reset()
-                else:
-                    await participant.on_reset(CancellationToken())
+            await self._notify_participants("reset")
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
             self._memory = self._new_memory()
@@ -396,19 +392,18 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     async def pause(self) -> None:
         """Tell every participant to pause, whether the team is running or not."""
-        for participant in self._participants:
-            if isinstance(participant, BaseTeam):
-                await participant.pause()
-            else:
-                await participant.on_pause(CancellationToken())
+        await self._notify_participants("pause")
 
     async def resume(self) -> None:
         """Tell every participant to go on after `pause`."""
+        await self._notify_participants("resume")
+
+    async def _notify_participants(self, what: str) -> None:
         for participant in self._participants:
             if isinstance(participant, BaseTeam):
-                await participant.resume()
+                await getattr(participant, what)()
             else:
-                await participant.on_resume(CancellationToken())
+                await getattr(participant, f"on_{what}")(CancellationToken())
 
     # State and configuration
 

@@ -58,11 +58,12 @@ Part = _CLASSES | ObservedExecutor
 
 def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[], None]:
     """Make a span of each call of a model client."""
-    fixed = _describe(client)
+    asked = _innermost(client)
+    fixed = _describe(asked)
 
     async def trace(call: ModelCall) -> Items:
         attributes = {**fixed, "gen_ai.request.stream": True} if call.stream else dict(fixed)
-        _add_request(attributes, client, call.options)
+        _add_request(attributes, asked, call.options)
         span = spans.start(f"chat {attributes.get(MODEL, '')}".strip(), attributes, kind=SpanKind.CLIENT)
         _note_input(spans, span, call.messages)
         began, waiting = time.monotonic(), True
@@ -84,10 +85,13 @@ def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[],
     return undo_all(Patch(client, "create", create), Patch(client, "create_stream", create_stream))
 
 
-def _describe(client: ChatCompletionClient) -> dict[str, Any]:
+def _innermost(client: ChatCompletionClient) -> ChatCompletionClient:
+    """Return the client that a cache or a middleware asks."""
     inner = getattr(client, "client", None)
-    if isinstance(inner, ChatCompletionClient):  # of a cache
-        return _describe(inner)
+    return _innermost(inner) if isinstance(inner, ChatCompletionClient) else client
+
+
+def _describe(client: ChatCompletionClient) -> dict[str, Any]:
     names = [kind.__name__ for kind in type(client).__mro__]
     provider = next((PROVIDERS[name] for name in names if name in PROVIDERS), names[0])
     attributes: dict[str, Any] = {OPERATION: "chat", "gen_ai.provider.name": provider}
@@ -100,10 +104,6 @@ def _describe(client: ChatCompletionClient) -> dict[str, Any]:
 
 @harmless
 def _add_request(attributes: dict[str, Any], client: ChatCompletionClient, kwargs: Mapping[str, Any]) -> None:
-    inner = getattr(client, "client", None)
-    if isinstance(inner, ChatCompletionClient):
-        _add_request(attributes, inner, kwargs)
-        return
     arguments = {**_mapping(getattr(client, "_create_args", None)), **_mapping(kwargs.get("extra_create_args"))}
     numbers = {name: value for name, value in arguments.items() if name in REQUEST and isinstance(value, int | float)}
     attributes.update({REQUEST[name]: value for name, value in numbers.items()})

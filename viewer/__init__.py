@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from autogen_codeact.viewer.control import ApprovalQuestion as ApprovalQuestion
     from autogen_codeact.viewer.control import RunControl as RunControl
     from autogen_codeact.viewer.one_file import export_html as export_html
-    from autogen_codeact.viewer.server import ViewerError as ViewerError
     from autogen_codeact.viewer.server import serve as serve
 
 _NAMES = {
     "autogen_codeact.viewer.control": "ApprovalQuestion RunControl",
     "autogen_codeact.viewer.one_file": "export_html",
-    "autogen_codeact.viewer.server": "ViewerError serve",
+    "autogen_codeact.viewer.server": "serve",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -9,7 +9,6 @@ from autogen_core.tools import BaseTool, Workbench
 
 from autogen_codeact.executors.tools.base_tool import AutoGenTool, is_tool
 from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
-from autogen_codeact.executors.tools.workbench import source_of
 from codeact_sandbox.tools.mcp_client import McpServer
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.toolset import Toolset
@@ -28,6 +27,8 @@ class HostTools(Toolset):
     def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
         """Make a host tool, or a source of host tools, of a `ToolLike`."""
         if isinstance(tool, Workbench):
+            from autogen_codeact.executors.tools.workbench import source_of  # noqa: PLC0415 - loads `jsonschema`
+
             return source_of(tool)
         if not is_host_tool(tool) and is_tool(tool):
             return AutoGenTool(tool)

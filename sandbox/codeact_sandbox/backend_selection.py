@@ -8,10 +8,9 @@ import contextlib
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from codeact_sandbox.egress.connector import Connector, Resolver, resolve_by_system
-from codeact_sandbox.egress.gateway import Gateway
 from codeact_sandbox.facts import COMMANDS, packages_to_find
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import RunnerSettings
@@ -23,6 +22,9 @@ from codeact_sandbox.types.option_parsing import only_for_bubblewrap
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 from codeact_sandbox.types.paths import NO_INDEX, WORKSPACE
 from codeact_sandbox.types.secrets import Secret, look_up
+
+if TYPE_CHECKING:
+    from codeact_sandbox.egress.gateway import Gateway
 
 Progress = Callable[[str], None]
 
@@ -114,7 +116,11 @@ def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | 
         from codeact_sandbox.packages.index import PackageIndex
 
         index = PackageIndex(parse_size(options.limits.resolved().tmp), resolve=resolve_name)
-    return Gateway(connector, index, secrets) if connector is not None or index is not None else None
+    if connector is None and index is None:
+        return None
+    from codeact_sandbox.egress.gateway import Gateway
+
+    return Gateway(connector, index, secrets)
 
 
 def external_effects(options: SandboxOptions) -> str | None:

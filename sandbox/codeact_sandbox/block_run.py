@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from codeact_sandbox.files import display_files, sync
-from codeact_sandbox.files.workspace import Workspace, manifest_of
+from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply
@@ -19,15 +19,16 @@ from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.replay import ReplayWorkspace
 from codeact_sandbox.tools.broker import BlockCalls
 from codeact_sandbox.toolset import Toolset
-from codeact_sandbox.types.errors import SandboxError, SandboxFileError
+from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 
 
-def notify_refused(attached: Sequence[Attachment], started: BlockStarted, result: Result) -> None:
+def notify_refused(attached: Sequence[Attachment], ident: BlockId, block: CodeAndLanguage, result: Result) -> None:
     """Notify observers of a block that was not sent."""
+    started = BlockStarted(ident.sandbox, ident.block, block.language, block.code)
     notify(attached, "block_started", started)
     notify(attached, "block_finished", BlockFinished(started, result))
 
@@ -79,14 +80,17 @@ class BlockRun:
                 self.tools.broker, block, self.context, self.ident, sandbox=self.client.requests, work_dir=work_dir
             )
         kept: list[sync.Kept] = [None]
-        reply = await self._send(request, timeout, listener, calls, kept)
+        keep = None
+        if request.filename is not None and (folder := self._folder) is not None:
+            keep = partial(sync.keep_code, kept, folder, request)
+        reply = await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
         if self.replay is not None:
             await self.replay.take(reply, request.filename)
         result = to_result(reply, split_streams=self.options.split_streams)
         result.files_before = files_before
         await self._receive_files(result, reply, kept[0])
         if calls is not None:
-            result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)
+            calls.add_to(result)
         if gateway is not None:
             gateway.add_connections(result, mark)
         return result
@@ -100,34 +104,13 @@ class BlockRun:
             await sync.push_changes(workspace, self.client, self.options.limits)
         if self.context.journalled:
             with suppress(SandboxFileError):
-                return await manifest_of(workspace, self.client.requests)
+                return await workspace.manifest(self.client.requests)
         return None
 
     @property
     def _folder(self) -> Workspace | Path | None:
         """Where files that the host itself makes of the block go."""
         return Path(self.options.bind_dir) if self.options.bind_dir is not None else self.workspace
-
-    async def _send(
-        self,
-        request: BlockRequest,
-        timeout: float,
-        listener: OutputCallback | None,
-        calls: BlockCalls | None,
-        kept: list[sync.Kept],
-    ) -> Reply:
-        """Send the block, and wait for its end and that of its calls."""
-        keep = None
-        if request.filename is not None and (folder := self._folder) is not None:
-            keep = partial(sync.keep_code, kept, folder, request)
-        try:
-            return await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
-        except SandboxError as error:
-            error.tool_calls = calls.log if calls is not None else ()
-            raise
-        finally:
-            if calls is not None:
-                await calls.close()
 
     async def _receive_files(self, result: Result, reply: Reply, code_file: sync.Kept) -> None:
         """Store what the block has made and shown."""

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Protocol, Self, TypeVar
 
 from codeact_sandbox import backend_selection as select
@@ -57,6 +57,16 @@ class HasSession(HasCommands, Protocol):
         """Stop a sandbox with a partly undone session; the next block gets another one."""
 
 
+@dataclass(frozen=True)
+class State:
+    """A state of a session to go back to: the name of its checkpoint, its workspace, and what its blocks have changed."""
+
+    name: str
+    files: BinaryIO
+    changed: dict[str, dict[str, Any]]
+    results: list[Result]
+
+
 class _Files(ReplayWorkspace):
     """The workspace of a branch: notes what blocks change, for the host to get it if the branch is kept."""
 
@@ -70,7 +80,7 @@ class AsyncBranch:
     def __init__(self, sandbox: HasSession) -> None:
         self._sandbox = sandbox
         self._client: RunnerClient | None = None
-        self._saved: BinaryIO | None = None
+        self._states: list[State] = []  # that of the beginning, and those that are held
         self.results: list[Result] = []
         """Those of its blocks; if it is kept, they get their files."""
 
@@ -121,6 +131,14 @@ class AsyncBranch:
         """
         await self._alone(self._keep())
 
+    async def hold(self) -> State:
+        """Save the state of now, for `go_back`; raises `Unsupported` if there is no room for it."""
+        return await self._alone(self._save())
+
+    async def go_back(self, state: State | None = None) -> None:
+        """Go back to a state; by default to the beginning, from which `Unsupported` is raised if that can't be done again."""
+        await self._alone(self._go_back(state or self._states[0], again=state is None))
+
     async def _alone(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something while no block of anybody else runs."""
         token = inside.set(self)
@@ -155,24 +173,31 @@ class AsyncBranch:
             raise Unsupported(COMMANDS)
         sandbox.branch, self._client = self, client
         self._files = _Files(client, workspace, sandbox._run_block)
+        if client.gateway is not None:
+            client.gateway.shut()  # until the next block outside the branch
         try:
             await self._save()
         except BaseException:
             await self._close()
             raise
 
-    async def _save(self) -> None:
-        saved: BinaryIO = await in_thread(tempfile.TemporaryFile)
-        self._saved = saved
-        try:
-            await trees.save(self._sandbox, saved)
-        except SandboxFileError as error:
-            raise Unsupported(f"the session can't be branched: {error}") from error
+    async def _save(self) -> State:
         client = self._live()
-        if client.gateway is not None:
-            client.gateway.shut()  # until the next block outside the branch
-        if (reason := await self._files.checkpoint()) is not None:
+        name, held = f"branch {len(self._states)}", sum(each.files.tell() for each in self._states[1:])
+        files: BinaryIO = await in_thread(tempfile.TemporaryFile)
+        try:
+            await trees.save(self._sandbox, files, held)
+            reason: object = await self._files.checkpoint(name)
+        except SandboxFileError as error:
+            reason = error
+        except BaseException:
+            await in_thread(files.close)
+            raise
+        if reason is not None:
+            await in_thread(files.close)
             raise Unsupported(f"the session can't be branched: {reason}")
+        self._states.append(State(name, files, dict(client.blocks.undelivered), list(self.results)))
+        return self._states[-1]
 
     def _live(self) -> RunnerClient:
         if self._client is None or self._sandbox.branch is not self:
@@ -194,7 +219,7 @@ class AsyncBranch:
     async def _keep(self) -> None:
         client, workspace = self._live(), self._sandbox._folder.workspace
         assert workspace is not None
-        await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
+        await self._drop(client)
         self._sandbox.branch = None
         artifacts = await sync.pull(workspace, client, Reply({}, b"", {}))
         for result in self.results:
@@ -205,19 +230,28 @@ class AsyncBranch:
             self.results[-1].artifacts = display_files.merged(artifacts, self.results[-1].artifacts)
 
     async def _undo(self) -> None:
-        client, saved = self._live(), self._saved
-        assert saved is not None
-        await self._files._roll_back()
-        await client.requests.command(Frame.TAKE_CHECKPOINT, {"drop": True})
+        await self._go_back(self._states[0])
+        await self._drop(self._live())
+
+    async def _go_back(self, state: State, *, again: bool = False) -> None:
+        client = self._live()
+        not_taken = await self._files._roll_back(state.name)
         await self._files._drain()
-        await trees.put_back(self._sandbox, saved)
+        await trees.put_back(self._sandbox, state.files)
         # What was put back is no change of the next block.
-        await client.requests.file_request({"op": "changed"})
-        client.blocks.undelivered.clear()
+        await client.requests.ask({"op": "changed"})
+        client.blocks.undelivered, self.results = dict(state.changed), list(state.results)
+        if again and not_taken is not None:
+            await self._drop(client)
+            self._sandbox.branch = None  # the session is as before it
+            raise Unsupported(f"the session can't be branched: {not_taken}")
+
+    async def _drop(self, client: RunnerClient) -> None:
+        await client.requests.ask({"drop": True}, kind=Frame.TAKE_CHECKPOINT)
 
     async def _close(self) -> None:
         if self._sandbox.branch is self:
             self._sandbox.branch = None
-        if self._saved is not None:
-            saved, self._saved = self._saved, None
-            await in_thread(saved.close)
+        states, self._states = self._states, []
+        for state in states:
+            await in_thread(state.files.close)

@@ -127,7 +127,7 @@ async def facts_of(client: RunnerClient, options: SandboxOptions) -> SandboxFact
 
 async def _files_in(client: RunnerClient, folder: str) -> tuple[SandboxFiles, int | None]:
     """Return the files of a folder, those of a folder before its folders, and the free space in the workspace."""
-    answer = (await client.requests.file_request({"op": "list", "folder": folder})).message
+    answer = (await client.requests.ask({"op": "list", "folder": folder})).message
     files = [(entry["name"][:MAX_NAME_CHARS], entry["size"]) for entry in checked_entries(answer.get("files"))]
     visible = [file for file in files if "/." not in f"/{file[0]}" and file[1] <= MAX_NUMBER]
     shown = sorted(visible, key=lambda file: _place(file[0]))[:MAX_COUNTED]

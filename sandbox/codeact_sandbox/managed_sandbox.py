@@ -28,24 +28,10 @@ from codeact_sandbox.preparation import prepare, send_stubs
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
-from codeact_sandbox.types.errors import (
-    SandboxError,
-    SandboxFileError,
-    SandboxNotStarted,
-    SandboxStartError,
-    Unsupported,
-)
+from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted, Unsupported
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import parse_size, parse_timeout
-from codeact_sandbox.types.observers import (
-    BlockId,
-    BlockStarted,
-    Observer,
-    Recorder,
-    SandboxStarted,
-    SandboxStopped,
-    notify,
-)
+from codeact_sandbox.types.observers import BlockId, Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from codeact_sandbox.types.option_parsing import merge_options, options_of
 from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
@@ -229,9 +215,6 @@ class ManagedSandbox:
             self._lost = self._lost or client is not None
             await self._stop(keep_folder=True)
             client = await self._start()
-        elif self.tools.stubs is not self._stubs_sent:  # many tools were added after the start
-            await send_stubs(client, self.tools)
-            self._stubs_sent = self.tools.stubs
         return client
 
     async def _start(self) -> RunnerClient:
@@ -252,22 +235,19 @@ class ManagedSandbox:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             await self._folder.release(keep=not fresh)
             raise
-        self.client, self.jobs_started, self._stubs_sent = client, [], self.tools.stubs
+        self.client, self.jobs_started, self._stubs_sent = client, [], None
         self.starts, self.unrecorded = self.starts + 1, 0
         if fresh and self.options.snapshot is not None:
-            await self._restore(self.options.snapshot)
+            try:
+                await trees.restore(self, Path(self.options.snapshot))
+            except BaseException:
+                await self._stop()
+                raise
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
+        if self.tools.stubs is not None:
+            self.tools.stubs()  # they are written now, and sent before the first block
         return client
-
-    async def _restore(self, snapshot: Path | str) -> None:
-        try:
-            await trees.restore(self, Path(snapshot))
-        except BaseException as error:
-            await self._stop()
-            if isinstance(error, SandboxFileError):
-                raise SandboxStartError(f"the snapshot {snapshot} could not be restored: {error}") from error
-            raise
 
     async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
         client, self.client, self.branch = self.client, None, None
@@ -354,7 +334,7 @@ class ManagedSandbox:
                     chunks.finish(number, result)
                 if result.exit_code != 0:
                     break
-            return results[0] if len(results) == 1 else combine(results)
+            return combine(results)
 
     async def ready(self) -> RunnerClient:
         """Return the running sandbox, or a new one if it has ended or was not started."""
@@ -367,7 +347,11 @@ class ManagedSandbox:
         async with self._lifecycle:
             if self._stopped:
                 raise SandboxNotStarted(STOPPED)
-            return await self._running()
+            client = await self._running()
+            if self.tools.stubs is not self._stubs_sent:  # of many tools: a start does not wait for them
+                await send_stubs(client, self.tools)
+                self._stubs_sent = self.tools.stubs
+            return client
 
     def interrupt(self) -> bool:
         """Stop the blocks that run, and return whether there were any; the session stays as it was before them.
@@ -406,7 +390,7 @@ class ManagedSandbox:
         attached = self.attachments.current if observed else ()
         request = make_request(block, options, self._languages, scan=workspace is not None)
         if isinstance(request, Result):
-            notify_refused(attached, BlockStarted(client.name, self.blocks + 1, block.language, block.code), request)
+            notify_refused(attached, BlockId(client.name, self.blocks + 1), block, request)
             return request
         self.unrecorded += not context.journalled
         self.blocks += 1
@@ -484,7 +468,7 @@ class ManagedSandbox:
     async def _command(self, kind: Frame) -> None:
         if self.options.mode != "session":
             raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
-        await (await self.ready()).requests.command(kind, {})
+        await (await self.ready()).requests.ask({}, kind=kind)
 
     # Replay
 

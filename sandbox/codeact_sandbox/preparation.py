@@ -40,7 +40,6 @@ async def prepare(
     tools.broker.started(client.settings.tools)
     try:
         await check_data(client, options)
-        await send_stubs(client, tools)
         if workspace is not None:
             workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
         return await _run_first_blocks(client, options, workspace, languages)
@@ -76,7 +75,7 @@ async def _run_first_blocks(
 
 async def send_stubs(client: RunnerClient, tools: Toolset) -> None:
     """Send the files with the signatures of many tools."""
-    files = await asyncio.wrap_future(tools.stubs) if tools.stubs is not None else {}
+    files = await asyncio.wrap_future(tools.stubs()) if tools.stubs is not None else {}
     for name, content in files.items():
         pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
         await client.requests.write_file(f"{STUBS_FOLDER}/{name}", 0o644, pieces)

@@ -107,7 +107,7 @@ class ReplayWorkspace:
         answers: list[Any] = []
         for start in range(0, len(files), MAX_FILES_PER_REQUEST):
             part = files[start : start + MAX_FILES_PER_REQUEST]
-            answer = (await self._client.requests.file_request({"op": op, "files": part})).message.get("files")
+            answer = (await self._client.requests.ask({"op": op, "files": part})).message.get("files")
             if not isinstance(answer, list) or len(answer) != len(part):
                 raise SandboxDied(f"the sandbox {self._client.name} sent a malformed answer about files")
             answers += answer
@@ -179,13 +179,13 @@ class ReplayWorkspace:
 
     async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
         """Run a block in this sandbox only."""
-        await self._client.requests.file_request({"op": "forget"})
+        await self._client.requests.ask({"op": "forget"})
         return await self._run_block(block, RunContext(journalled=True, answers=answers), replay=self)
 
-    async def checkpoint(self) -> str | None:
-        """Save the session's memory."""
+    async def checkpoint(self, name: str | None = None) -> str | None:
+        """Save the session's memory; return why that is impossible, or None."""
         try:
-            await self._client.requests.command(Frame.TAKE_CHECKPOINT, {})
+            await self._client.requests.ask({"name": name}, kind=Frame.TAKE_CHECKPOINT)
         except ValueError as error:
             return str(error)
         return None
@@ -195,11 +195,12 @@ class ReplayWorkspace:
         await self._roll_back()
         await self._drain()  # a connection that comes late would count as one of the next block
         # What is left of the block there would be found by later ones.
-        await self._client.requests.file_request({"op": "empty"})
+        await self._client.requests.ask({"op": "empty"})
 
-    async def _roll_back(self) -> None:
+    async def _roll_back(self, name: str | None = None) -> object:
+        """Go back to a checkpoint, and return why it can't be done again, or None."""
         try:
-            await self._client.requests.command(Frame.ROLL_BACK, {})
+            return (await self._client.requests.ask({"name": name}, kind=Frame.ROLL_BACK)).message.get("not_taken")
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 
@@ -232,7 +233,7 @@ class ReplayWorkspace:
         quiet, rounds = 0, int(DRAIN_S / DRAIN_STEP_S)
         while quiet < 2:
             # The supervisor accepts connections at its port between two answers.
-            await self._client.requests.file_request({"op": "remove", "files": []})
+            await self._client.requests.ask({"op": "remove", "files": []})
             quiet = quiet + 1 if gateway.idle else 0
             rounds -= 1
             if not rounds:

@@ -8,6 +8,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import cache
 from typing import Any, ClassVar
 
 from codeact_sandbox.host.threads import Threads
@@ -37,8 +38,8 @@ class Toolset:
     ) -> None:
         self._approve = self._approving = _checked(approve)
         self._ready: list[HostToolProtocol | ToolSource] = []
-        self.stubs: Future[Mapping[str, bytes]] | None = None
-        """Files with the signatures of all tools, by their names; None if the tools are few."""
+        self.stubs: Callable[[], Future[dict[str, bytes]]] | None = None
+        """Writes files with the signatures of all tools, once; None if the tools are few."""
         self._in_use: tuple[HostToolProtocol, ...] = ()
         self._added: tuple[Any, ...] = ()
         self.known: tuple[HostToolProtocol, ...] | None = ()
@@ -103,8 +104,7 @@ class Toolset:
         self.broker.replace(self._in_use, [*tools, *search])
         self._in_use = (*tools, *search)
         (self.broker.without_approval.add if search else self.broker.without_approval.discard)(SEARCH)
-        # Written while the sandbox starts.
-        self.stubs = _threads.submit(lambda: stub_files(tools)) if search else None
+        self.stubs = cache(lambda: _threads.submit(lambda: stub_files(tools))) if search else None
 
     def _check_names(self, tools: Sequence[HostToolProtocol]) -> None:
         if len(tools) > MAX_TOOLS:

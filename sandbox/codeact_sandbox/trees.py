@@ -19,7 +19,7 @@ from codeact_sandbox.files.tar_receiver import TarReceiver
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.runner.worker import trees
-from codeact_sandbox.types.errors import SandboxFileError
+from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.limits import parse_names, parse_size
 
@@ -270,8 +270,11 @@ async def snapshot(sandbox: HasCommands, target: Path | str, *, exclude: Sequenc
 
 
 async def restore(sandbox: HasCommands, snapshot: Path) -> None:
-    """Fill the workspace with what `snapshot` has written."""
-    await unpack(sandbox, in_threads(_file(snapshot)))
+    """Fill the workspace of a sandbox that starts with what `snapshot` has written."""
+    try:
+        await unpack(sandbox, in_threads(_file(snapshot)))
+    except SandboxFileError as error:
+        raise SandboxStartError(f"the snapshot {snapshot} could not be restored: {error}") from error
 
 
 async def unpack(sandbox: HasCommands, content: Input, *, compressed: bool = True) -> None:
@@ -279,12 +282,12 @@ async def unpack(sandbox: HasCommands, content: Input, *, compressed: bool = Tru
     await _answer(sandbox, "unpack", ".", content=content, timeout=TRANSFER_TIMEOUT_S, compressed=compressed)
 
 
-async def save(sandbox: HasCommands, file: BinaryIO) -> None:
-    """Write the workspace as a tar file, for `put_back`.
+async def save(sandbox: HasCommands, file: BinaryIO, taken: int = 0) -> None:
+    """Write the workspace as a tar file, for `put_back`; with the bytes already `taken` it has to fit the workspace's size.
 
     Files with holes can be larger than all that the workspace can hold; code in the sandbox could also send more than it has.
     """
-    size, written = parse_size(sandbox.options.limits.resolved().workspace), 0
+    size, written = parse_size(sandbox.options.limits.resolved().workspace), taken
 
     async def take(data: bytes) -> None:
         nonlocal written

@@ -34,7 +34,7 @@ from .engines import IMAGE, NAMES, Doubles, Engines, box_on, engines_in, start_a
 from .faults import eventually
 from .oracles import descriptors, eventually_empty, threads, with_details
 
-TASKS = 200
+TASKS = 80
 USES = 25
 """How many tasks of the batch use a sandbox: with a container for each, they would take minutes on a small machine."""
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(300)]

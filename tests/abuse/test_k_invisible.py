@@ -15,7 +15,8 @@ from codeact_sandbox.types.filenames import printable, printable_text
 
 from ..cli.support import code, codeact
 
-IGNORABLE = [chr(c) for c in range(sys.maxunicode + 1) if regex.match(r"\p{Default_Ignorable_Code_Point}", chr(c))]
+# One search: a match for each character would take seconds, in each process that collects the tests.
+IGNORABLE = regex.findall(r"\p{Default_Ignorable_Code_Point}", "".join(map(chr, range(sys.maxunicode + 1))))
 BLANK = ["\u2800", "\U0001d159", "\U00016fe4"]
 JOINERS = "\u200c\u200d"
 LEGITIMATE = [

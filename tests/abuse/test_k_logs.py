@@ -11,7 +11,7 @@ import pytest
 
 from autogen_codeact.batch.folder import WORK, BatchFolder
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.runs import RunFolderError
+from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.writer import LogWriter

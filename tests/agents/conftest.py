@@ -37,6 +37,12 @@ EXECUTORS: dict[str, Any] = {
 }
 
 
+def started(backend: str, **options: Any) -> SandboxCodeExecutor:
+    """A session of a backend, to be entered, in a sandbox of an earlier test if its options allow that."""
+    executor: SandboxCodeExecutor = reused.executor(EXECUTORS[backend], mode="session", timeout=30, **options)
+    return executor
+
+
 @pytest.fixture(params=EXECUTORS)
 def backend(request: pytest.FixtureRequest) -> str:
     """The name of each backend in turn."""

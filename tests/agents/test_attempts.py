@@ -1,8 +1,7 @@
 """Several attempts at each step: what is kept, what the model is told, and that the others leave no trace."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import Attempt, CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox import HostTool
+from codeact_sandbox import HostTool, Limits
+from codeact_sandbox.host.protocol import Frame
 from tests.agents.codeact import (
     answer_message,
     comparable,
@@ -25,17 +24,11 @@ from tests.agents.codeact import (
     python,
     user,
 )
-from tests.agents.conftest import EXECUTORS
+from tests.agents.conftest import started
 from tests.agents.support import model_answer, received_by, scripted
 from tests.cases import case
 
 TASK = "What is 6 * 7?"
-
-
-@asynccontextmanager
-async def started(backend: str, **options: Any) -> AsyncIterator[SandboxCodeExecutor]:
-    async with EXECUTORS[backend](mode="session", timeout=20, **options) as executor:
-        yield executor
 
 
 def told(agent: CodeActAgent) -> list[Any]:
@@ -123,6 +116,70 @@ async def test_check_function_or_model_chooses(backend: str) -> None:
     question = received_by(client)[3][-1].content
     assert "Attempt 2:\n```python\nx = 2; print(x)\n```\nOutput:\n2\n" in str(question)
     assert [each.content for each in received_by(client)[4]][2:] == [attempts[0], "1\n"]
+
+
+@pytest.mark.parametrize("chosen", [1, 2, 3])
+async def test_chosen_attempt_is_kept_without_running_it_again(backend: str, tmp_path: Path, chosen: int) -> None:
+    calls: list[int] = []
+
+    def count(number: int) -> int:
+        """Count a call."""
+        calls.append(number)
+        return len(calls)
+
+    attempts = [
+        python(
+            f"import os, random; x = count({number}), random.random(); open('{number}.txt', 'w').write(str(x)); "
+            f"open('data.txt', 'w').write('{number}'); os.mkdir('folder {number}'); os.chdir('folder {number}'); "
+            f"os.environ['N'] = '{number}'; print(x)"
+        )
+        for number in (1, 2, 3)
+    ]
+    look = python("print(x, os.environ['N'], os.getcwd(), sorted(os.listdir('..')), open('../data.txt').read())")
+    (tmp_path / "data.txt").write_text("before")
+    outputs: list[str] = []
+
+    def choose(tried: Sequence[Attempt]) -> int:
+        outputs.extend(each.result.output.strip() for each in tried if each.result is not None)
+        assert os.listdir(tmp_path) == ["data.txt"] or len(tried) == 1
+        return chosen if len(tried) == 3 else 1
+
+    async with started(backend, work_dir=tmp_path) as executor:
+        tools = [HostTool(count, branch_safe=True)]
+        client = scripted(*attempts, *[look] * 3, *["Done."] * 3)
+        agent = CodeActAgent("actor", executor, model_client=client, attempts=3, choose=choose, tools=tools)
+        result = await agent.run(task=TASK)
+        again = await executor.run("print(x)")
+        sandbox = executor.client
+        for name in ("branch 0", "branch 1", "branch 2"):
+            assert sandbox is not None
+            with pytest.raises(ValueError, match="there is no checkpoint"):
+                await sandbox.requests.ask({"name": name}, kind=Frame.ROLL_BACK)
+    assert calls == [1, 2, 3]
+    events = [event for event in result.messages if isinstance(event, CodeExecutionEvent)]
+    assert [event.result.output.strip() for event in events] == [
+        outputs[chosen - 1],
+        f"{outputs[chosen - 1]} {chosen} /workspace/folder {chosen} ['{chosen}.txt', 'data.txt', 'folder {chosen}'] {chosen}",
+    ]
+    assert sorted(file.name for file in events[0].result.artifacts) == [f"{chosen}.txt", "data.txt"]  # type: ignore[attr-defined]
+    assert (again.output.strip(), (tmp_path / "data.txt").read_text()) == (outputs[chosen - 1], str(chosen))
+    assert sorted(name for name in os.listdir(tmp_path) if name.endswith(".txt")) == [f"{chosen}.txt", "data.txt"]
+    assert agent.journal is not None
+    assert [entry.code for entry in agent.journal.entries] == [code_of(attempts[chosen - 1]), code_of(look)]
+
+
+async def test_chosen_attempt_that_there_was_no_room_to_hold_runs_again(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    large = python("x = b'1' * (200 * 2**20); print(len(x))")
+    async with started(backend, limits=Limits(memory="256m")) as executor:
+        client = scripted(large, python("x = 2; print(x)"), "Done.", "Done.")
+        agent = CodeActAgent("actor", executor, model_client=client, attempts=2, choose=lambda _: 1)
+        result = await agent.run(task=TASK)
+        assert (await executor.run("print(len(x))")).output == "209715200\n"
+    outputs = [event.result.output for event in result.messages if isinstance(event, CodeExecutionEvent)]
+    assert outputs == ["209715200\n"]
+    assert "attempt 1 runs again if it is chosen: the session can't be branched: no checkpoint was taken" in caplog.text
 
 
 async def test_step_runs_singly_if_no_attempt_gets_by_without_a_host_tool(backend: str) -> None:

@@ -1,8 +1,6 @@
 """Jobs that code starts in the background: what the model is told of them, and that none is left."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import BACKGROUND
 from autogen_codeact.agents.jobs import JOBS_RUN
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import (
     answer_message,
     comparable,
@@ -27,16 +24,10 @@ from tests.agents.codeact import (
     python,
     user,
 )
-from tests.agents.conftest import EXECUTORS
+from tests.agents.conftest import started
 from tests.agents.support import received_by, scripted
 
 LEFT = "cat /proc/*/cmdline | grep -ac 'sleep.391[7]'"
-
-
-@asynccontextmanager
-async def started(backend: str, **options: Any) -> AsyncIterator[SandboxCodeExecutor]:
-    async with EXECUTORS[backend](mode="session", timeout=30, **options) as executor:
-        yield executor
 
 
 def agent_of(executor: CodeExecutor, *answers: str, **options: Any) -> tuple[CodeActAgent, Any]:
@@ -145,25 +136,6 @@ async def test_cell_with_bg_lists_of_words_stop_and_the_current_folder(backend: 
     ]
 
 
-async def test_floods_are_bounded_and_many_jobs_refused(backend: str) -> None:
-    code = (
-        "job = run_in_background('yes flood')\nimport time; time.sleep(0.5); print(len(job.output()) <= 200_000)",
-        "for n in range(17): run_in_background(['sleep', '3917'])",
-    )
-    async with started(backend) as executor:
-        agent, client = agent_of(executor, *map(python, code), "Done.", "Done.")
-        result = await agent.run(task="Go.")
-        assert (await executor.exec(LEFT)).stdout == "0\n"
-        assert (await executor.exec("cat /proc/*/cmdline | grep -ac 'yes.floo[d]'")).stdout == "0\n"
-    first, second = outputs(result.messages)
-    assert first == "True\n"
-    assert "16 background jobs run already: wait for one, or stop one" in second
-    news = [event.metadata["jobs"] for event in result.messages if "jobs" in event.metadata]
-    assert news[0].startswith("[job 1 (yes flood) runs; its new output:]\n[…]\n")
-    assert all(len(each) < 4_100 + 200 * 17 for each in news)
-    assert all(len(str(message.content)) < 20_000 for message in received_by(client)[-1])
-
-
 async def test_bad_calls_and_executors_without_jobs(bubblewrap: None, executor: CodeExecutor, tmp_path: Path) -> None:
     calls = (
         "{}",
@@ -205,13 +177,3 @@ async def test_configuration_has_background(bubblewrap: None) -> None:
     dumped = agent.dump_component()
     assert dumped.config["background"] is True
     assert CodeActAgent.load_component(dumped).dump_component() == dumped
-
-
-async def test_many_jobs_are_forgotten_and_shown_within_bounds(backend: str) -> None:
-    code = "for n in range(40): run_in_background('yes' + ' | head -c 5000').wait(20)"
-    async with started(backend) as executor:
-        agent, client = agent_of(executor, python(code), "Done.")
-        await agent.run(task="Go.")
-    shown = str(received_by(client)[1][-1].content)
-    assert "[24 further jobs have ended]" in shown
-    assert 10_000 < len(shown) < 20_000

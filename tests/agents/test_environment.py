@@ -209,10 +209,10 @@ async def test_failures_of_asking_leave_a_short_description(bubblewrap: None, mo
         for files in (None, {}, [1], [{"name": 1, "size": 1, "mode": 1}], [{"name": "a", "size": -1, "mode": 1}]):
             with case(files):
                 answer = AsyncMock(return_value=Reply({"files": files}, b"", {}))
-                monkeypatch.setattr(client.requests, "file_request", answer)
+                monkeypatch.setattr(client.requests, "ask", answer)
                 assert await executor.facts() == executor.known_facts
         monkeypatch.setattr(facts_module, "DEADLINE_S", 0.2)
-        monkeypatch.setattr(client.requests, "file_request", lambda _: asyncio.sleep(50))
+        monkeypatch.setattr(client.requests, "ask", lambda _: asyncio.sleep(50))
         assert await executor.facts() == executor.known_facts
         monkeypatch.undo()
         agent = CodeActAgent("actor", executor, model_client=scripted(python("6 * 7"), "42"))
@@ -241,7 +241,7 @@ async def test_forged_answers_are_checked(bubblewrap: None, monkeypatch: pytest.
     async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         client = await executor.sandbox.ready()
         answer = AsyncMock(return_value=Reply({"files": files, "free": True}, b"", {}))
-        monkeypatch.setattr(client.requests, "file_request", answer)
+        monkeypatch.setattr(client.requests, "ask", answer)
         monkeypatch.setattr(client, "hello", replace(hello, commands=("rm -rf /", "bash")))
         facts = await executor.facts()
     assert facts.files == SandboxFiles((("d" * 200, 5),), 1)

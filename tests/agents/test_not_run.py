@@ -177,6 +177,9 @@ def test_code_without_a_fence_is_named() -> None:
         "def add(a, b):\n    return a + b",
         ">>> print(1)\n1",
         "[PYTHON]\nprint(1)\n[/PYTHON]",
+        "[PYTHON]\nx\n[/PYTHON]",
+        "[PYTHON] print(1) [/PYTHON]",
+        "Here is the code:\nprint(max(3, 4))",
         "Sure:\n<code>\nprint(1)\n</code>",
     ]:
         with case(text):
@@ -194,6 +197,10 @@ def test_prose_values_and_formulas_are_no_code() -> None:
         "The list is:\n[5, 8]",
         "The distance is given by:\nd = sqrt((a - 0)**2 + (b - 0)**2)",
         "import antigravity is a joke",
+        "The report names three languages: [Python](https://python.org), Rust and Go.",
+        "Use coupon [CODE] SUMMER at the checkout.",
+        "Summary of your script:\n\nSpeed (km/h)\n\nfine",
+        "The result of the code is:\nmax(3, 4)\n\nso 4.",
         "(" * 10**6,
         "-" * 10**6,
         "x\n" * 10**6,

@@ -396,20 +396,6 @@ def test_no_answer_takes_long_to_look_at() -> None:
             assert min(seconds(text) for _ in range(3)) < 5 * ordinary
 
 
-def test_prose_with_brackets_and_units_is_no_code() -> None:
-    for text in [
-        "The report names three languages: [Python](https://python.org), Rust and Go.",
-        "Use coupon [CODE] SUMMER at the checkout.",
-        "Summary of your script:\n\nSpeed (km/h)\n\nfine",
-        "The result of the code is:\nmax(3, 4)\n\nso 4.",
-    ]:
-        with case(text):
-            assert find_code([text], LANGUAGES).not_run == ()
-    for text in ["[PYTHON]\nx\n[/PYTHON]", "[PYTHON] print(1) [/PYTHON]", "Here is the code:\nprint(max(3, 4))"]:
-        with case(text):
-            assert [each.reason for each in find_code([text], LANGUAGES).not_run] == ["unfenced"]
-
-
 def test_what_was_added_to_an_answer_is_not_its_author() -> None:
     for said in ["The sum is 45.", "[a] list"]:
         with case(said):

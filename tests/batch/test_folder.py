@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.batch import BatchChangedError, BatchFolderError, Task
+from autogen_codeact.batch import Task
+from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.folder import BatchFolder, run_name
 from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.rows import Row

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import BatchBackendError, BatchBudgetError, BatchSettings, Ray, Task, run_batch
+from autogen_codeact.batch import BatchBudgetError, BatchSettings, Ray, Task, run_batch
+from autogen_codeact.batch.errors import BatchBackendError
 from autogen_codeact.batch.progress import AttemptFailed
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.runs import load_run, summarize

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch import BatchBackendError, Ray, run_batch
+from autogen_codeact.batch import Ray, run_batch
+from autogen_codeact.batch.errors import BatchBackendError
 from autogen_codeact.batch.ray import backend
 
 

@@ -6,7 +6,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,6 +170,8 @@ def test_folder_without_results_is_an_error(tmp_path: Path) -> None:
 
 def test_rows_are_a_data_frame_in_one_line(tmp_path: Path) -> None:
     batch(tmp_path, *ROWS, row("007", answer="1e3"))
+    import pandas as pd  # noqa: PLC0415 - takes half a second in each process that collects the tests
+
     frame = pd.read_json(tmp_path / "results.jsonl", lines=True, dtype=False)  # without it: 7 and 1000
     assert list(frame.columns) == list(Row.model_fields)
     assert frame["id"].tolist() == ["a", "b", "c", "d", "e", "007"]

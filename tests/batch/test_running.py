@@ -12,7 +12,8 @@ import pytest
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.batch import BatchChangedError, Task
+from autogen_codeact.batch import Task
+from autogen_codeact.batch.errors import BatchChangedError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import AttemptFailed, BatchEvent
 from autogen_codeact.batch.rows import MAX_ANSWER, AttemptRecord, Row, shorten_texts

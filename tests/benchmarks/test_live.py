@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.runs import load_message, load_run
+from autogen_codeact.runs import load_run
+from autogen_codeact.runs.messages import load_message
 
 
 def row(library, task, verdict):

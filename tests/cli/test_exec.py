@@ -233,11 +233,6 @@ def test_script_or_notebook_without_code_is_status_2(tmp_path_factory):
             assert complaint in done.err
 
 
-def test_ipython_block_runs():
-    done = in_bubblewrap("exec", "-", "--json", stdin=code("print(1)", language="ipython"))
-    assert (done.status, done.objects[0]["output"]) == (0, "1\n")
-
-
 def test_timeout_is_a_result_with_status_124():
     done = codeact(
         "exec", "-", "--timeout", "0.5", "--json", stdin=code("import time", "print('on')", "time.sleep(60)")

@@ -151,11 +151,6 @@ def test_recording_without_its_prefix_is_told(tmp_path):
     assert done.err == f"codeact: {file} is a list, as recorded answers are: --model replay:{file} reads them.\n"
 
 
-def test_answer_without_code_is_status_0(tmp_path):
-    done = run("task", "--model", replay(tmp_path, "Just this."), "--json")
-    assert (done.status, kinds(done)) == (0, ["TextMessage", "TextMessage", "TaskResult"])
-
-
 def test_failed_last_code_is_status_1(tmp_path):
     model = replay(tmp_path, FAILS, decision(False), "I could not.")
     done = run("task", "--model", model, "--json")

@@ -10,6 +10,7 @@ import pytest
 from atif import Trajectory
 
 from autogen_codeact.cli.terminal import format_size
+from tests.cases import case
 from tests.cli.support import code, codeact, decision, in_bubblewrap, on_terminal, replay
 from tests.openai_server import OpenAIServer, Reply
 from tests.runs.logs import lines, started, text, whole_run, write_log
@@ -227,31 +228,22 @@ def test_a_message_of_an_unknown_type_is_shown_as_text(tmp_path):
 # Export
 
 
-def test_export_writes_json_with_all_events(runs, tmp_path):
-    file = tmp_path / "run.json"
-    done = codeact("export", runs / "cut", "--json", file)
-    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
-    exported = json.loads(file.read_text())
+def test_export_writes_json_a_page_and_a_trajectory(runs, tmp_path):
+    written = {}
+    for option, run in (("--json", "cut"), ("--html", "cut"), ("--atif", "whole")):
+        with case(option):
+            file = tmp_path / f"run{option}"
+            done = codeact("export", runs / run, option, file)
+            size = format_size(file.stat().st_size)
+            assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({size})\n")
+            written[option] = file.read_text()
+    exported = json.loads(written["--json"])
     assert exported["schema_version"] == 1
     types = ["run_started", "message", "gap", "message", "block_started", "block_finished", "message", "gap"]
     assert [event["type"] for event in exported["events"]] == types
-    assert list(tmp_path.glob(".*")) == []
-
-
-def test_export_writes_a_trajectory(runs, tmp_path):
-    file = tmp_path / "run.atif.json"
-    done = codeact("export", runs / "whole", "--atif", file)
-    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
-    Trajectory.model_validate_json(file.read_text())
-
-
-def test_export_writes_a_page_with_everything_inside(runs, tmp_path):
-    file = tmp_path / "run.html"
-    done = codeact("export", runs / "cut", "--html", file)
-    assert (done.status, done.out, done.err) == (0, "", f"codeact: wrote {file} ({format_size(file.stat().st_size)})\n")
-    page = file.read_text()
-    assert page.startswith("<!doctype html>")
-    assert '"outcome":"interrupted"' in page
+    assert written["--html"].startswith("<!doctype html>")
+    assert '"outcome":"interrupted"' in written["--html"]
+    Trajectory.model_validate_json(written["--atif"])
     assert list(tmp_path.glob(".*")) == []
 
 

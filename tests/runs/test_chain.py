@@ -12,11 +12,11 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.runs import RunNotResumableError, recorded, resume
+from autogen_codeact.runs import recorded, resume
 from autogen_codeact.runs.agents import load_agents
 from autogen_codeact.runs.chain import Chain, unsigned, user_chain
 from autogen_codeact.runs.events import parse_event
-from autogen_codeact.runs.plan import make_plan
+from autogen_codeact.runs.plan import RunNotResumableError, make_plan
 from autogen_codeact.runs.resuming import adopt_run
 from tests.runs.logs import text
 from tests.sandbox import reused

@@ -33,9 +33,8 @@ from autogen_core.models import AssistantMessage, FunctionExecutionResult, Reque
 from PIL import Image as PILImage
 from pydantic import BaseModel
 
-from autogen_codeact.runs import load_message
 from autogen_codeact.runs.events import EVENTS
-from autogen_codeact.runs.messages import dump_message
+from autogen_codeact.runs.messages import dump_message, load_message
 from tests.cases import case
 
 

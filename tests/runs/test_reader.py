@@ -6,7 +6,8 @@ import tracemalloc
 
 import pytest
 
-from autogen_codeact.runs import RunFileError, RunFolderError, RunVersionError, export_files, load_run
+from autogen_codeact.runs import export_files, load_run
+from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import BlockFinished, MessageLogged
 from autogen_codeact.runs.reader import Gap, UnknownEvent
 from autogen_codeact.runs.redaction import Redaction

@@ -148,9 +148,7 @@ async def test_cancelled_run_is_logged_as_cancelled(session, tmp_path, how):
     await asyncio.wait({reading})
     assert reading.cancelled() == (how != "close")
     assert events_of(tmp_path / "run")[-1].outcome == "cancelled"
-    assert (
-        await session.run_blocks([type("Block", (), {"code": "1+1", "language": "python"})()], CancellationToken())
-    ).value == 2
+    assert (await session.run_blocks([type("Block", (), {"code": "1+1", "language": "python"})()])).value == 2
 
 
 async def test_run_whose_stream_is_closed_after_the_result_is_logged_as_completed(session, tmp_path):

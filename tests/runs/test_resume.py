@@ -16,14 +16,14 @@ from autogen_codeact.runs import (
     RunDivergedError,
     RunError,
     RunIsFinishedError,
-    RunNotResumableError,
-    RunVersionError,
     load_run,
     recorded,
     resume,
     resumed,
 )
+from autogen_codeact.runs.errors import RunVersionError
 from autogen_codeact.runs.events import HostCallStarted
+from autogen_codeact.runs.plan import RunNotResumableError
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.resuming import adopt_run
 from autogen_codeact.runs.writer import LogWriter

@@ -8,8 +8,9 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.teams import DiGraphBuilder
 
-from autogen_codeact.runs import RunNotResumableError, resume, resumed
+from autogen_codeact.runs import resume, resumed
 from autogen_codeact.runs.messages import KnownMessages
+from autogen_codeact.runs.plan import RunNotResumableError
 from autogen_codeact.teams import Graph, Team
 from tests.agents.support import scripted
 

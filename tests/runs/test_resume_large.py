@@ -7,7 +7,8 @@ import pytest
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.runs import RunNotResumableError, resume
+from autogen_codeact.runs import resume
+from autogen_codeact.runs.plan import RunNotResumableError
 from tests.abuse.test_h_tool_values import numbers, text
 from tests.agents.codeact import python
 from tests.agents.support import model_answer, scripted

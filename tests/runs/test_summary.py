@@ -2,7 +2,8 @@
 
 import pytest
 
-from autogen_codeact.runs import RunFolderError, list_runs, load_run, summarize
+from autogen_codeact.runs import list_runs, load_run, summarize
+from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.events import LogStopped, ProcessInfo, RunFinished, RunResumed
 from autogen_codeact.runs.summary import RunSummary, task_text
 from codeact_sandbox.types.result import ErrorInfo

@@ -49,6 +49,35 @@ def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> No
         }
 
 
+def test_many_branches_in_a_row_leave_nothing_behind(backend: str) -> None:
+    """`benchmarks/branches.py --in-a-row` does the same with a thousand."""
+    with Sandbox(backend) as box:  # type: ignore[arg-type]
+        box.run("x = 1")
+        found = []
+        for count in (10, 100):
+            for number in range(count):
+                with box.branch() as attempt:
+                    code = "x += 1; open(f'{x}.txt', 'w').write('x' * 1000)"
+                    assert attempt.run(code).exit_code == 0
+                    if number % 50 == 49:
+                        assert attempt.run("while True: pass", timeout=0.2).outcome == "timeout"
+            found.append(left_by(box))
+        (seen, processes, descriptors), (seen_after, processes_after, descriptors_after) = found
+        assert (seen_after, descriptors_after <= descriptors + 2) == (seen, True)
+        assert processes_after <= processes + 2  # one may be about to end, or made ahead
+        with box.branch() as kept:
+            kept.run("x = 5")
+            kept.keep()
+        assert box.run("x").value == 5
+
+
+def left_by(box: Sandbox) -> tuple[str, int, int]:
+    """The files and descriptors of a session with `x`, its processes, and the descriptors of this process."""
+    box.run("import os; names = [each for each in os.listdir('/proc') if each.isdigit()]")
+    seen = box.run("print(len(os.listdir('/proc/self/fd')), os.listdir('.'), x)").output
+    return seen, int(box.run("print(len(names))").output), len(os.listdir("/proc/self/fd"))
+
+
 def test_files_with_holes_that_are_larger_than_the_workspace_refuse_a_branch(backend: str) -> None:
     with Sandbox(backend, limits=Limits(workspace="64m")) as box:  # type: ignore[arg-type]
         box.run("x = 1; file = open('holes', 'wb'); file.truncate(300 * 2**20)")

@@ -86,9 +86,8 @@ async def test_a_port_of_a_job_is_reached_until_it_is_closed(box: AsyncSandbox) 
         await asyncio.open_connection("127.0.0.1", address.port)
 
 
+@pytest.mark.parametrize("box", [kind for kind in KINDS if "session" in kind], ids="-".join, indirect=True)
 async def test_a_port_of_a_process_that_a_session_has_left_is_reached(box: AsyncSandbox) -> None:
-    if box._managed.mode == "process":
-        pytest.skip("what a block starts ends with it")
     code = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', '''{UPPER}\nserver.serve_forever()'''])"
     assert (await box.run(code)).outcome == "ok"
     forward = await box.forward(8000)
@@ -107,6 +106,7 @@ async def test_a_port_of_a_process_that_a_session_has_left_is_reached(box: Async
         await old._ports.call(old._ports.listen(8000))
 
 
+@pytest.mark.parametrize("box", KINDS[-1:], ids="-".join, indirect=True)
 async def test_what_is_no_port_is_an_error(box: AsyncSandbox) -> None:
     for port in (0, 65536, -1, True, "80", 1.5):
         with case(port), pytest.raises(ValueError, match="is not a port: give a number from 1 to 65535"):

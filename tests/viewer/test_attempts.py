@@ -45,7 +45,7 @@ async def test_attempts_that_were_not_kept_are_marked_to_be_folded(bubblewrap: N
         ("end", None, "completed", False),
     ]
     assert [each[1:] for each in shown[1] if each[0] == "block"] == [
-        ("print(45)", "ok", False),  # a message of code alone is the block that has come of it
         ("print(44)", "ok", True),
         ("print(45)", "ok", True),
+        ("print(45)", "ok", False),
     ]

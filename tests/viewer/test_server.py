@@ -11,8 +11,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.viewer import ViewerError, catalog, serve
+from autogen_codeact.viewer import catalog, serve
 from autogen_codeact.viewer.security import CSP
+from autogen_codeact.viewer.server import ViewerError
 from tests.cases import case
 from tests.runs.logs import lines, started, whole_run, write_log
 

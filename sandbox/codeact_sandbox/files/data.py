@@ -45,7 +45,7 @@ async def check_data(sandbox: RunnerClient, options: SandboxOptions) -> None:
 async def _read_first_byte(sandbox: RunnerClient, path: str) -> None:
     """Read a file, or find an entry in a folder, which the sandbox reports as "not a regular file" if it can be read."""
     try:
-        await sandbox.requests.file_request({"op": "read", "name": path, "size": 1})
+        await sandbox.requests.ask({"op": "read", "name": path, "size": 1})
     except SandboxFileError as error:
         if error.errno != errno.EINVAL:
             raise

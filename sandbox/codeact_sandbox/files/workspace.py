@@ -172,6 +172,29 @@ class Workspace:
         """The files of the host that the sandbox has, in their last transferred version."""
         return {name: entry for name, entry in self._synced.items() if name not in self._changed_in_sandbox}
 
+    async def manifest(self, requests: Requests) -> Manifest | None:
+        """List the files of the sandbox, with hashes of those that the host has too; None if they are too many."""
+        if len(self._synced) > MAX_FILES:
+            return None
+        listing = (await requests.ask({"op": "list", "most": MAX_FILES + 1})).message
+        entries = checked_entries(listing.get("files"))
+        if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
+            return None
+        sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
+        manifest = {}
+        for name, size in sizes.items():
+            known = self._synced.get(name) if name not in self._changed_in_sandbox else None
+            digest = known.digest if known is not None and known.signature[0] == size else None
+            manifest[name] = f"{size}:{digest.hex()}" if digest is not None else fingerprint_of(size)
+        left = MAX_READ_BYTES
+        unknown = [name for name, fingerprint in manifest.items() if not has_hash(fingerprint)]
+        for name in unknown[:MAX_READ_FILES]:
+            if sizes[name] <= left:
+                left -= sizes[name]
+                # A small file that the host does not have, such as the module of functions.
+                manifest[name] = await fingerprint_in_sandbox(requests, name, sizes[name])
+        return manifest
+
     def differs(self, name: str) -> None:
         """Record that the sandbox's file of this name differs from the host's."""
         if name in self._synced:
@@ -378,31 +401,6 @@ def fingerprint_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
 def has_hash(fingerprint: str) -> bool:
     """Whether a fingerprint contains a hash of the content."""
     return not fingerprint.endswith(":")
-
-
-async def manifest_of(workspace: Workspace, requests: Requests) -> Manifest | None:
-    """List the files of a sandbox, with hashes of those that the host has too."""
-    in_sandbox = workspace.in_sandbox
-    if len(in_sandbox) > MAX_FILES:
-        return None
-    listing = (await requests.file_request({"op": "list", "most": MAX_FILES + 1})).message
-    entries = checked_entries(listing.get("files"))
-    if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
-        return None
-    sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
-    manifest = {}
-    for name, size in sizes.items():
-        known = in_sandbox.get(name)
-        digest = known.digest if known is not None and known.signature[0] == size else None
-        manifest[name] = f"{size}:{digest.hex()}" if digest is not None else fingerprint_of(size)
-    left = MAX_READ_BYTES
-    unknown = [name for name, fingerprint in manifest.items() if not has_hash(fingerprint)]
-    for name in unknown[:MAX_READ_FILES]:
-        if sizes[name] <= left:
-            left -= sizes[name]
-            # A small file that the host does not have, such as the module of functions.
-            manifest[name] = await fingerprint_in_sandbox(requests, name, sizes[name])
-    return manifest
 
 
 async def fingerprint_in_sandbox(requests: Requests, name: str, limit: int) -> str:

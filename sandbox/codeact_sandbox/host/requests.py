@@ -60,21 +60,27 @@ class Requests:
             connection = self.usable_connection()
             return connection.request(kind, ident if ident is not None else next(self.idents), message, data)
 
-    async def _ask(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Reply:
-        """Send a request that takes little work; stop the sandbox if the answer does not come in time."""
+    async def ask(
+        self, message: dict[str, Any], data: bytes = b"", ident: int | None = None, *, kind: Frame = Frame.FILE_REQUEST
+    ) -> Reply:
+        """Send a request that takes little work, about files or the session; stop the sandbox if the answer is late.
+
+        Raises:
+            SandboxFileError: A request about files failed.
+            ValueError: A request about the session (checkpoint, rollback) failed.
+        """
         try:
             late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
-            return await wait_for(self.send(kind, message, data, ident), ANSWER_TIMEOUT_S, late)
+            reply = await wait_for(self.send(kind, message, data, ident), ANSWER_TIMEOUT_S, late)
         except SandboxTimeout:
             await self._stop()
             raise
-
-    async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a request about the session (checkpoint, rollback)."""
-        reply = await self._ask(kind, message)
-        if "error" in reply.message:
+        if "error" not in reply.message:
+            return reply
+        if kind is not Frame.FILE_REQUEST:
             raise ValueError(str(reply.message["error"]))
-        return reply.message
+        number = number_of(reply.message, "errno")
+        raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
 
     async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncGenerator[bytes]) -> None:
         """Send a file into the sandbox."""
@@ -86,10 +92,10 @@ class Requests:
                 async for chunk in pieces:
                     if waiting:
                         begun = True
-                        await self.file_request({"op": "write", "name": name}, waiting, ident)
+                        await self.ask({"op": "write", "name": name}, waiting, ident)
                     waiting = chunk
                 last = {"op": "write", "name": name, "mode": mode, "final": True}
-                await self.file_request(last, waiting, ident)
+                await self.ask(last, waiting, ident)
             except BaseException:
                 if begun:
                     # Nobody waits for the answer. It removes the part that was sent.
@@ -100,7 +106,7 @@ class Requests:
         """Read a file of the sandbox."""
         offset = 0
         while True:
-            reply = await self.file_request({"op": "read", "name": name, "offset": offset, "size": CHUNK})
+            reply = await self.ask({"op": "read", "name": name, "offset": offset, "size": CHUNK})
             yield reply.data, number_of(reply.message, "size")
             offset += len(reply.data)
             if len(reply.data) < CHUNK:
@@ -116,15 +122,7 @@ class Requests:
 
     async def list_files(self) -> list[dict[str, Any]]:
         """List the regular files of the workspace, each with `name`, `size` and `mode`."""
-        return checked_entries((await self.file_request({"op": "list"})).message.get("files"))
-
-    async def file_request(self, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Reply:
-        """Send a request about files."""
-        reply = await self._ask(Frame.FILE_REQUEST, message, data, ident)
-        if "error" in reply.message:
-            number = number_of(reply.message, "errno")
-            raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
-        return reply
+        return checked_entries((await self.ask({"op": "list"})).message.get("files"))
 
 
 class RunningBlocks:
@@ -188,12 +186,17 @@ class RunningBlocks:
         except asyncio.CancelledError as cancelled:
             await self._kill_block(connection, ident, reply, cancelled)
             raise
-        except SandboxTimeout:
-            await self._stop()
+        except SandboxError as error:
+            if isinstance(error, SandboxTimeout):
+                await self._stop()
+            if calls is not None:
+                calls.add_to(error)
             raise
         finally:
             del self._time_limits[ident]
-            self._calls.pop(ident, None)
+            if calls is not None:
+                del self._calls[ident]
+                await calls.close()
 
     async def _kill_block(
         self, connection: Connection, ident: int, reply: Future[Reply], cancelled: asyncio.CancelledError

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
+from codeact_sandbox.types.errors import SandboxError
+from codeact_sandbox.types.result import Result
+
 
 class ByteStream(Protocol):
     """Bytes to and from a runner. Nothing here blocks except `wait_exit`; only one thread at a time reads, writes or closes.
@@ -82,3 +85,9 @@ class Calls(Protocol):
 
     def end(self) -> None:
         """Cancel the calls that run, and answer nothing any more."""
+
+    def add_to(self, end: Result | SandboxError) -> None:
+        """Add the calls so far to how the block has ended."""
+
+    async def close(self) -> None:
+        """Cancel the calls, and wait for their end."""

@@ -30,7 +30,7 @@ from codeact_sandbox.tools.payloads import (
     write_error,
 )
 from codeact_sandbox.tools.stub import sources
-from codeact_sandbox.types.errors import SandboxProtocolError
+from codeact_sandbox.types.errors import SandboxError, SandboxProtocolError
 from codeact_sandbox.types.limits import ToolLimits, parse_size
 from codeact_sandbox.types.observers import (
     Attachments,
@@ -41,7 +41,7 @@ from codeact_sandbox.types.observers import (
     notify,
     recorders,
 )
-from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
+from codeact_sandbox.types.result import CallOutcome, ErrorInfo, Result, ToolCall
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
 
@@ -171,19 +171,12 @@ class BlockCalls:
         self._sandbox = sandbox  # exchanges files for tools that take or return them
         self._work_dir = work_dir
 
-    @property
-    def log(self) -> tuple[ToolCall, ...]:
-        """The calls so far, in the order they began."""
-        return tuple(_tool_call(call) if isinstance(call, _Call) else call for call in self._calls)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on the calls for the block's result."""
-        if not self._over_budget:
-            return ()
-        return (
-            f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget.",
-        )
+    def add_to(self, end: Result | SandboxError) -> None:
+        """Add the calls, in the order they began, to how the block has ended, and a note on those beyond its budget."""
+        end.tool_calls = tuple(_tool_call(call) if isinstance(call, _Call) else call for call in self._calls)
+        if self._over_budget and isinstance(end, Result):
+            note = f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget."
+            end.notes = (*end.notes, note)
 
     # In the connection's thread
 

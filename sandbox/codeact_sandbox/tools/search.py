@@ -7,7 +7,6 @@ import heapq
 import math
 import re
 import textwrap
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -22,7 +21,6 @@ MAX_LISTED_CHARS = 8000
 """How long a list of tools may be, each with its signature and a few words: about 2,000 tokens. More are many."""
 MAX_SUMMARY_CHARS = 120
 MAX_FOUND = 20
-TOOLS_AT_ONCE = 20
 MAX_TOOL_CHARS = 4000
 MAX_NAMES_CHARS = 8000
 SEARCH = "search_tools"
@@ -155,9 +153,7 @@ def summary(tool: HostToolProtocol) -> str:
 def stub_files(tools: Iterable[HostToolProtocol]) -> dict[str, bytes]:
     """Write files with the signatures and docstrings of tools, one for each module."""
     files: dict[str, list[str]] = {}
-    for number, tool in enumerate(tools):
-        if number % TOOLS_AT_ONCE == 0:
-            time.sleep(0)  # lets the threads go on that start the sandbox at the same time
+    for tool in tools:
         module, _, name = tool.name.rpartition(".")
         text = tool.description[:MAX_TOOL_CHARS].strip().replace("\\", "\\\\").replace('"""', r"\"\"\"")
         body = f'"""{text}"""' if text else "..."

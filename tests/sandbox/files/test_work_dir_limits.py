@@ -14,7 +14,6 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors import Limits, SandboxFileError
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.files import sync
-from codeact_sandbox.files.workspace import manifest_of
 from tests.abuse.lag import MOST_EXCESS_S, median_excess
 from tests.abuse.subject import Kind
 from tests.sandbox.sandboxes import out, run
@@ -179,8 +178,8 @@ async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those
         sandbox, workspace = executor.sandbox.client, executor.sandbox._folder.workspace
         assert sandbox is not None
         assert workspace is not None
-        before = (await manifest_of(workspace, sandbox.requests) or {})["data"]
+        before = (await workspace.manifest(sandbox.requests) or {})["data"]
         sandbox.blocks.add_undelivered([{"name": "data", "size": 3, "mode": 0o644}])
         await sandbox.requests.write_file("data", 0o644, [b"new"])
         await sync.push_changes(workspace, sandbox, executor.sandbox.options.limits)
-        assert (await manifest_of(workspace, sandbox.requests) or {})["data"] != before
+        assert (await workspace.manifest(sandbox.requests) or {})["data"] != before

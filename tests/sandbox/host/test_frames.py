@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import itertools
 import json
+import os
 import socket
 import ssl
 import struct
@@ -104,7 +105,7 @@ class TestOutboxes:
             # More frames than one call takes, larger together than what the socket holds, and some with a descriptor.
             frames = [raw(b"O", number, bytes([number % 251]) * (number * 37 % 9000)) for number in range(300)]
             for number, frame in enumerate(frames):
-                outbox.put(frame, [theirs.fileno()] if number % 70 == 69 else ())
+                outbox.put(frame, [os.dup(theirs.fileno())] if number % 70 == 69 else ())
             assert outbox.size == sum(map(len, frames))
             got, passed, stops = b"", 0, 0
             while outbox.chunks or len(got) < sum(map(len, frames)):

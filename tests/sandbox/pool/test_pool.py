@@ -1,9 +1,9 @@
-"""Sandboxes started ahead: one lease each, bounded, nothing left, whatever happens to them or to the engine."""
+"""Sandboxes started ahead: one lease each, bounded, nothing whatever happens to them or to the engine."""
 
 import asyncio
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,9 +22,10 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.managed_sandbox import LOST
 from codeact_sandbox.types.tool import ToolAnswer
-from tests.sandbox.pool.pooled import alive, left, name_of, ready_names, signal_idle, until, what_is_new
+from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until
 from tests.sandbox.sandboxes import block, out, run
 
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=500)
 
 
@@ -48,14 +49,6 @@ class Teller:
 SIZES = {"docker": 1, "bubblewrap": 2}
 # What a pool does is the same code for both: tests of what neither an engine nor the end of a sandbox can change.
 ONE_KIND = pytest.mark.parametrize("kind", ["bubblewrap"], indirect=True)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(kind: str) -> Iterator[None]:
-    """Containers, processes, threads, descriptors and control groups are after the test what they were before it."""
-    before = left()
-    yield
-    assert what_is_new(before) == {}
 
 
 class Expecting(ExecutorPool):

@@ -4,12 +4,14 @@ import logging
 import signal
 import time
 
+import pytest
+
 from codeact_sandbox.host.client import RunnerClient
 from tests.sandbox.pool.pooled import name_of, ready_names, signal_idle, until
-from tests.sandbox.pool.test_pool import ONE_KIND, make, nothing_is_left
+from tests.sandbox.pool.test_pool import ONE_KIND, make
 from tests.sandbox.sandboxes import out
 
-__all__ = ["nothing_is_left"]
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 class TestIdleSandboxes:

@@ -24,15 +24,10 @@ from autogen_codeact.executors import (
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
 from tests.cases import case
-from tests.sandbox.pool.pooled import left, until, what_is_new
+from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import out
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    before = left()
-    yield
-    assert what_is_new(before) == {}
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 @pytest.fixture

@@ -186,8 +186,8 @@ class Outbox:
         self.size = 0
 
     def put(self, frame, fds=()):
-        """Queue a frame; descriptors go with its first byte, and the caller closes its own."""
-        self.chunks.append((memoryview(frame), [os.dup(fd) for fd in fds]))
+        """Queue a frame; descriptors go with its first byte, and are closed."""
+        self.chunks.append((memoryview(frame), fds))
         self.size += len(frame)
 
     def flush(self):
@@ -238,7 +238,7 @@ def receive(sock):
 
 
 def close_all(fds):
-    for fd in fds:
+    for fd in set(fds):
         os.close(fd)
 
 

@@ -75,9 +75,9 @@ class Block:
         fds = [self.captures[0].write_fd, self.captures[-1].write_fd]
         if self.request["tools"] and self.request["command"] is None:
             self.relay = tool_relay.ToolRelay(self.supervisor, self.ident, self.worker)
-            fds.append(self.relay.block_end.fileno())
+            fds.append(self.relay.block_end.detach())
         if state_file is not None:
-            fds.append(state_file)
+            fds.append(os.dup(state_file))
         message = dict(self.request, fds=len(fds), tools=self.relay is not None)
         self.worker.on_frame = self.on_frame
         self.worker.on_exit = self.on_worker_exit
@@ -87,10 +87,7 @@ class Block:
             # Before the block runs: what it uses earlier would not count.
             self.cpu_meter = cpu_time.CpuTimeMeter(self.root_pids)
         self.worker.connection.send(wire.pack(wire.RUN_BLOCK, self.token, message, self.code, wire.MAX_REQUEST), fds)
-        if self.relay is not None:
-            self.relay.block_end.close()
         for capture in self.captures:
-            os.close(capture.write_fd)
             self.supervisor.output_reader.start(capture)
         self._start_timers()
         if self.worker.status is not None:

@@ -60,17 +60,17 @@ def request_checkpoint(worker, ahead=False):
     own_end, checkpoint_end = socket.socketpair()
     requested = Checkpoint(own_end)
     message = {"fds": 1, "ahead": ahead}
-    worker.connection.send(wire.pack(wire.TAKE_CHECKPOINT, requested.token, message), [checkpoint_end.fileno()])
-    checkpoint_end.close()
+    worker.connection.send(wire.pack(wire.TAKE_CHECKPOINT, requested.token, message), [checkpoint_end.detach()])
     return requested
 
 
 class CheckpointRequest:
     """A request of the host for a checkpoint; blocks wait until it is done."""
 
-    def __init__(self, session, ident, on_done):
+    def __init__(self, session, ident, name, on_done):
         self.session = session
         self.ident = ident
+        self.name = name
         self.on_done = on_done
         self.worker = session.worker
         session.scheduler.session_task = self
@@ -95,7 +95,7 @@ class CheckpointRequest:
         if error:
             self.checkpoint.drop()
         else:
-            self.session.keep_checkpoint(self.checkpoint)
+            self.session.keep_checkpoint(self.checkpoint, self.name)
         self.on_done(error)
         scheduler.finished(self)
 

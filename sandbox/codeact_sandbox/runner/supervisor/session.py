@@ -41,9 +41,8 @@ class Session:
         # Names of the tasks that were pending in the checkpoint that was restored last.
         self.cancelled_tasks = []
         self._next_checkpoint = None
-        # The checkpoint that the host has requested, and the directory and environment at that time.
-        self._kept = None
-        self._kept_environment = None
+        # The checkpoints that the host has requested, by name, each with the directory and environment at that time.
+        self._kept = {}
 
     # The interpreter
 
@@ -94,7 +93,8 @@ class Session:
         return orphans + ([self.worker.pid] if self.worker is not None and self.worker.pid else [])
 
     def _sleeping_pids(self, keep):
-        return {item.pid for item in (keep, self._kept) if item is not None and item.pid}
+        kept = (checkpoint for checkpoint, _ in self._kept.values())
+        return {item.pid for item in (keep, *kept) if item is not None and item.pid}
 
     # Checkpoints of blocks
 
@@ -128,10 +128,7 @@ class Session:
 
     def _has_memory_for_checkpoint(self):
         """Return whether a checkpoint can be kept: memory may have filled since it was taken."""
-        try:
-            return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
-        except OSError:  # the interpreter has died, and that has not been reported yet
-            return False
+        return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
 
     def drop_next_checkpoint(self):
         """End the checkpoint that was requested for the next block."""
@@ -142,9 +139,8 @@ class Session:
     def drop_checkpoints(self):
         """End all checkpoints, and refuse connections of the interpreter."""
         self.drop_next_checkpoint()
-        if self._kept is not None:
-            self._kept.drop()
-            self._kept = None
+        for name in list(self._kept):
+            self._drop(name)
         self._close_waiting()
 
     def take_notes(self):
@@ -161,12 +157,11 @@ class Session:
 
     # Checkpoints that the host requests
 
-    def take_checkpoint(self, ident, drop=False):
-        """Take a checkpoint, and keep it until the next request; or drop the one that is kept."""
+    def take_checkpoint(self, ident, name, drop=False):
+        """Take a checkpoint, and keep it until the next request for one of this name; or drop those with names."""
         if drop:
-            if self._kept is not None:
-                self._kept.drop()
-                self._kept = None
+            for each in [each for each in self._kept if each is not None]:
+                self._drop(each)
             self._answer(ident, None)
         elif self.scheduler.session_task is not None:
             self._answer(ident, "a block is running")
@@ -174,17 +169,20 @@ class Session:
             self._answer(ident, "there is no session")
         else:
             checkpoints.CheckpointRequest(
-                self, ident, lambda error: self._answer(ident, error and "no checkpoint was taken: " + error)
+                self, ident, name, lambda error: self._answer(ident, error and "no checkpoint was taken: " + error)
             )
 
-    def keep_checkpoint(self, checkpoint):
-        if self._kept is not None:
-            self._kept.drop()
-        self._kept, self._kept_environment = checkpoint, self.environment.save()
+    def keep_checkpoint(self, checkpoint, name):
+        self._drop(name)
+        self._kept[name] = checkpoint, self.environment.save()
 
-    def roll_back(self, ident):
-        """Go back to the checkpoint that the host has requested, and take another there, for the next time."""
-        checkpoint = self._kept
+    def _drop(self, name):
+        if name in self._kept:
+            self._kept.pop(name)[0].drop()
+
+    def roll_back(self, ident, name):
+        """Go back to a checkpoint that the host has requested, and take another there, for the next time."""
+        checkpoint, environment = self._kept.get(name, (None, None))
         if self.scheduler.session_task is not None:
             self._answer(ident, "a block is running")
             return
@@ -193,15 +191,17 @@ class Session:
             return
         self.drop_next_checkpoint()
         self.kill()
-        self._kept = None
-        self.environment.restore(self._kept_environment)
+        del self._kept[name]
+        self.environment.restore(environment)
         self.scheduler.session_task = checkpoint
-        self.wake(checkpoint, lambda awake: self._on_rolled_back(ident, awake))
+        self.wake(checkpoint, lambda awake: self._on_rolled_back(ident, name, awake))
 
-    def _on_rolled_back(self, ident, awake):
+    def _on_rolled_back(self, ident, name, awake):
         self.scheduler.session_task = None
         if awake:
-            checkpoints.CheckpointRequest(self, ident, lambda _: self._answer(ident, None))
+            checkpoints.CheckpointRequest(
+                self, ident, name, lambda error: self.supervisor.send(wire.ANSWER, ident, {"not_taken": error})
+            )
         else:
             self.start()
             self._answer(ident, "the checkpoint has been killed, and the session is empty now")

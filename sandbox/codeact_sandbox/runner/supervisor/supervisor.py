@@ -9,6 +9,7 @@ import time
 
 from ..shared import packages, system, wire
 from ..worker import landlock
+from ..zygote import zygote
 from . import (
     channels,
     event_loop,
@@ -73,7 +74,8 @@ class Supervisor:
         if self.proxy is not None:
             self.proxy.set_environment()
             self.proxy.listen()
-        # A later garbage collection must not write to what exists by now: that would copy its memory into every process.
+        # Nothing may write to what exists by now: that would copy its memory into every process.
+        zygote.make_immortal()
         gc.freeze()
         # The zygote is forked before anything is open that user code must not inherit.
         self.workers.start_zygote()
@@ -132,9 +134,9 @@ class Supervisor:
             answer, content = self.files.handle(ident, message, data)
             self.send(wire.ANSWER, ident, answer, content)
         elif kind == wire.TAKE_CHECKPOINT:
-            self._session_for(ident).take_checkpoint(ident, message.get("drop"))
+            self._session_for(ident).take_checkpoint(ident, message.get("name"), message.get("drop"))
         elif kind == wire.ROLL_BACK:
-            self._session_for(ident).roll_back(ident)
+            self._session_for(ident).roll_back(ident, message.get("name"))
         elif kind == wire.CHANNEL and self._channels_of(ident) is not None:
             self._channels_of(ident).on_message(ident, message, data)
         elif kind == wire.RESET:

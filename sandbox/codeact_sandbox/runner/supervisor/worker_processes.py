@@ -162,7 +162,6 @@ class WorkerProcesses:
         worker.lacks_home = worker.home is not None and folder is None
         fds = [theirs.detach()] + ([] if folder is None else [folder])
         self._zygote.send(wire.pack(kind, worker.ident, None, b"%d" % len(fds)), fds)
-        wire.close_all(fds)
         self.resume_zygote()
         return worker
 
@@ -332,9 +331,10 @@ class ProcessConnection:
         return self._sock is None and not self.closed
 
     def send(self, frame, fds=()):
-        """Send a frame; descriptors go with its first byte, and the caller closes its own."""
+        """Send a frame; descriptors go with its first byte, and are closed."""
         if self.closed:
             self.undelivered = True
+            wire.close_all(fds)
             return
         self._outbox.put(frame, fds)
         self._flush()

@@ -24,6 +24,8 @@ SANDBOX_MEMORY_SHARE = 0.95
 ALWAYS_FITS_SHARE = 0.1
 # How often to check, each millisecond, whether the memory of an ending checkpoint has become free.
 ENDING_CHECKS = 50
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+HAS_ENDED = "the session has ended"
 NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves no room for a copy of it"
 _EVERY_SIGNAL = signal.valid_signals()
 # A signal set of the C library: Python's own call creates objects, and memory that is written to has to be copied.
@@ -132,8 +134,10 @@ def why_too_large(memory_limit, pid="self"):
     """Return why a block would have too little memory beside a checkpoint, or None."""
     own = 0
     if memory_limit:
-        with open("/proc/%s/statm" % pid) as file:
-            own = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        statm = system.read_small("/proc/%s/statm" % pid)
+        if statm is None:
+            return HAS_ENDED
+        own = int(statm.split()[1]) * PAGE_BYTES
     if own <= (memory_limit or 0) * ALWAYS_FITS_SHARE:
         return None
     if (system.memory_in_use() or 0) + own * WRITTEN_SHARE > memory_limit * SANDBOX_MEMORY_SHARE:
@@ -155,8 +159,7 @@ def is_idle():
 
 def caught_signals():
     """Return the signals that this process handles, as the bits of a number; also those that a C library handles."""
-    with open("/proc/self/status", "rb") as file:
-        found = file.read().partition(b"SigCgt:")[2].split(None, 1)
+    found = (system.read_small("/proc/self/status") or b"").partition(b"SigCgt:")[2].split(None, 1)
     # gVisor does not tell.
     return int(found[0], 16) if found else sum(1 << number - 1 for number in _EVERY_SIGNAL if _is_caught(number))
 

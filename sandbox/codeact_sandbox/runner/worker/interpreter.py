@@ -86,7 +86,6 @@ class SessionInterpreter:
         displays.State.is_late = self.streams.is_late
         self._builtins = dict(vars(builtins))
         self._modules = dict(sys.modules)
-        self._modules_checked = True
         self._start_state = None
         sys.argv = [""]
         sys.path.insert(0, "")
@@ -100,7 +99,6 @@ class SessionInterpreter:
         self._start_state = (_cwd(), _environment())
 
     def run(self, code, request, on_not_saved):
-        self._modules_checked = False
         try:
             if request["path"] and not execution.save_code(request["path"], code):
                 on_not_saved()
@@ -124,9 +122,7 @@ class SessionInterpreter:
         vars(builtins).update(self._builtins)
 
     def restore_modules(self):
-        if self._modules_checked:
-            return
-        self._modules_checked = True
+        """Restore modules that a block has removed."""
         for name, module in self._modules.items():
             if sys.modules.get(name) is None:
                 sys.modules[name] = module

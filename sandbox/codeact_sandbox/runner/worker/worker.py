@@ -5,6 +5,7 @@ import atexit
 import errno
 import fcntl
 import os
+import resource
 import signal
 import site
 import sys
@@ -18,10 +19,9 @@ BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
 MAX_CONNECTS = 5
 CONNECTION_LOST = 70
-# Not the class of the module socket: programs replace that, for example to block the network.
+# References of its own: programs replace the class of the module socket, for example to block the network.
 Socket = _socket.socket
-# A process whose block has not come by then has the time to warm up.
-IDLE_MS = 2
+_get_limit, _set_limit = resource.getrlimit, resource.setrlimit
 DISPLAY_ANSWER_MS = 1000
 
 
@@ -47,11 +47,10 @@ class Worker:
         if self.script is not None:
             self.domains.enter(home, all_folders=installs)
             system.become_subreaper()
-            if not self._wait(IDLE_MS):
+            if not self._wait(0):  # else the block would wait for this
                 self.script.warm_up()
         while True:
             self._wait()
-            self.reserve.release()
             try:
                 kind, ident, payload = self.reader.read()
             except (wire.Closed, OSError):
@@ -94,7 +93,6 @@ class Worker:
             self.domains.close()
             self.session = interpreter.SessionInterpreter()
             self.forker.checkpoints.hide()
-        self.session.restore_modules()
         self.session.namespace.update(tools.add(request["tool_sources"] or ()))
         self.forker.checkpoints.reap()
         deferred, self.deferred_checkpoint = self.deferred_checkpoint, None
@@ -111,6 +109,7 @@ class Worker:
         self._exit_if_forked(outcome)
         displays.end()
         self._report(ident, outcome, self.session.end())
+        self.session.restore_modules()
         self._reconnect()
 
     def _run_command(self, ident, request, data, fds):
@@ -160,11 +159,13 @@ class Worker:
     def _add_user_site(self):
         """Make importable what this block and earlier ones install with pip."""
         folder = self.user_site
+        if folder is None:
+            return
         try:
-            if folder and self.session is not None:
-                os.makedirs(folder, exist_ok=True)  # what is missing now is not found when it is there
-            found = folder and os.path.isdir(folder) and os.stat(folder).st_mtime_ns
-            if not found or (folder in sys.path and found == self.user_site_changed):
+            if self.session is not None and not os.path.isdir(folder):
+                os.makedirs(folder)  # what is missing now is not found when it is there
+            found = os.stat(folder).st_mtime_ns
+            if folder in sys.path and found == self.user_site_changed:
                 return
             self.user_site_changed = found
             if self.config["trusted"]:
@@ -172,7 +173,7 @@ class Worker:
             elif folder not in sys.path:
                 sys.path.append(folder)  # site.addsitedir would run lines of its .pth files
         except Exception:
-            pass  # a block of the session has changed the modules site or sys: later ones must run all the same
+            pass  # there is no such folder, or an earlier block has changed the modules site or sys
 
     def _save_code(self, ident, path, code):
         """Write a block's code to its file; report and return False if there is no space for it."""
@@ -243,8 +244,6 @@ class Worker:
             return
         # The block has ended, so its output must end, too.
         stdio.detach()
-        # Once there is a checkpoint, this would make the kernel copy much memory.
-        self.session.restore_modules()
         if self._take_checkpoint(ident, fd) and not self._wait(0):
             self.session.warm_up()
         # The previous one has had time to end.
@@ -360,26 +359,18 @@ class Worker:
 
 
 class DescriptorReserve:
-    """Descriptors reserved while a block runs, so that the next block can start if this one uses up all the others."""
+    """Descriptors reserved while a block runs, by a lower limit: the next block can start if this one uses up all others."""
 
     def __init__(self):
-        self._reserved = {}
+        self._limit = None
 
     def hold(self):
-        """Reserve them."""
-        try:
-            for _ in range(RESERVED_FDS):
-                fd = os.open(os.devnull, os.O_RDONLY)
-                self._reserved[fd] = os.fstat(fd).st_rdev
-        except OSError:
-            pass  # fewer must be enough
+        """Set the block's limit, or a lower one that an earlier block has set."""
+        _, hard = _get_limit(resource.RLIMIT_NOFILE)
+        if hard > 2 * RESERVED_FDS:
+            _set_limit(resource.RLIMIT_NOFILE, (min(self._limit or hard, hard - RESERVED_FDS), hard))
 
     def release(self):
-        """Close them, except those that the block has closed and whose numbers it may have used again."""
-        for fd, device in self._reserved.items():
-            try:
-                if os.fstat(fd).st_rdev == device:
-                    os.close(fd)
-            except OSError:
-                continue
-        self._reserved.clear()
+        """Raise the limit again."""
+        self._limit, hard = _get_limit(resource.RLIMIT_NOFILE)
+        _set_limit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -246,7 +246,8 @@ def make_immortal():
     objects = gc.get_objects()
     objects += [each.__code__ for each in objects if type(each) is types.FunctionType]
     for address in map(id, objects):
-        memory[address >> 2] = _IMMORTAL
+        if memory[address >> 2] != _IMMORTAL:  # else writing it would copy memory that processes share
+            memory[address >> 2] = _IMMORTAL
     return len(objects)
 
 
