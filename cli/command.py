@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from autogen_codeact.cli.exit import clean_exit
+from autogen_codeact.cli.output import can_erase
 
 
 class _FlagsWithoutType:
@@ -72,6 +73,12 @@ class Application(typer.Typer):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=Group, add_completion=False, **options)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Run the command line; without boxes, whose lines a screen reader would read aloud, where they are not wanted."""
+        if not can_erase():
+            self.rich_markup_mode = None
+        return super().__call__(*arguments, **options)
 
     if not TYPE_CHECKING:  # its signature is typer's
 

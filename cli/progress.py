@@ -87,8 +87,10 @@ class StatusLine:
         line = line if len(line) <= width else f"{line[: width - 1]}…"
         if line != self._drawn:
             self._drawn = line
+            if line and not os.environ.get("NO_COLOR"):
+                line = f"{_DIM}{line}{_PLAIN}"
             with suppress(OSError, ValueError):  # the terminal is gone
-                self._stream.write(f"{_ERASE}{_DIM}{line}{_PLAIN}" if line else _ERASE)
+                self._stream.write(f"{_ERASE}{line}")
                 self._stream.flush()
 
     @contextmanager

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TypedDict, TypeVar
+from typing import Annotated, TypedDict, TypeVar
 
 from autogen_core import ComponentModel
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema
+from pydantic_core import core_schema
 
 from autogen_codeact.executors.functions_module import CodeFunction
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -17,6 +18,8 @@ from codeact_sandbox.types.option_types import BubblewrapKeywords, DockerKeyword
 
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Callable[..., None])
+# Not SkipValidation, which makes the schemas of all these types at the import.
+_UNCHECKED = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema())
 
 
 class ExecutorArguments(BaseModel):
@@ -24,25 +27,25 @@ class ExecutorArguments(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    functions: SkipValidation[Sequence[CodeFunction]] = Field(
+    functions: Annotated[Sequence[CodeFunction], _UNCHECKED] = Field(
         default=(),
         description="Functions whose source is put into a module for the code, with the packages that they need.",
     )
-    tools: SkipValidation[Sequence[ToolLike]] = Field(
+    tools: Annotated[Sequence[ToolLike], _UNCHECKED] = Field(
         default=(),
         description="Functions of this process that the code can call: typed functions, AutoGen tools, workbenches "
         "(docs/tools.md).",
     )
-    approve_tool: SkipValidation[ApproveTool | None] = Field(
+    approve_tool: Annotated[ApproveTool | None, _UNCHECKED] = Field(
         default=None,
         description="Called before each call to a tool: a function or a policy such as `AskPerson()`. The call is made only if "
         "it approves.",
     )
-    progress: SkipValidation[Callable[[str], None] | None] = Field(
+    progress: Annotated[Callable[[str], None] | None, _UNCHECKED] = Field(
         default=None,
         description="Called with a line for each step that takes long, such as a pull. By default it goes to standard error.",
     )
-    pool: SkipValidation[SandboxPool | None] = Field(
+    pool: Annotated[SandboxPool | None, _UNCHECKED] = Field(
         default=None,
         description="A pool with the same options: the start takes one of its sandboxes. The config does not contain it.",
     )

@@ -47,6 +47,10 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     component_provider_override = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
 
     SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(labels(LANGUAGES))
+    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = (
+        "The module `$module_name` holds the functions below. Import them from it, and don't define them again.\n\n$functions"
+    )
+    """A `string.Template` for programs that describe `functions=` to a model, as AutoGen's class has it."""
 
     @explained(DockerArguments, "image", "container_name")
     def __init__(

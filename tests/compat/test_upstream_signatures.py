@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from string import Template
 from typing import Any
 
 from autogen_agentchat import agents as upstream_agents
@@ -65,6 +66,11 @@ def test_the_words_of_the_agent_are_upstreams():
 
 def test_every_language_label_that_upstream_takes_is_taken():
     assert set(UpstreamExecutor.SUPPORTED_LANGUAGES) <= set(executors.DockerCommandLineCodeExecutor.SUPPORTED_LANGUAGES)
+    theirs, ours = (
+        UpstreamExecutor.FUNCTION_PROMPT_TEMPLATE,
+        executors.DockerCommandLineCodeExecutor.FUNCTION_PROMPT_TEMPLATE,
+    )
+    assert all(Template(each).get_identifiers() == ["module_name", "functions"] for each in (theirs, ours))
 
 
 def test_a_config_written_for_upstreams_executor_loads_under_our_provider(tmp_path):

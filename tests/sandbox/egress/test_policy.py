@@ -23,7 +23,7 @@ class TestHosts:
             ("192.0.2.1", "192.0.2.1"),
             ("192.0.2.1.", "192.0.2.1"),
             ("[2001:DB8:0:0::1]", "2001:db8::1"),
-            ("[::ffff:10.0.0.1]", "::ffff:a00:1"),
+            ("[::ffff:10.0.0.1]", str(ipaddress.ip_address("::ffff:10.0.0.1"))),  # another text in Python 3.13
         ]
         for written, compared in cases:
             with case(written):
