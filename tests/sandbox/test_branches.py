@@ -86,6 +86,33 @@ def test_files_with_holes_that_are_larger_than_the_workspace_refuse_a_branch(bac
         assert (box.run("x").value, box.stat("holes").size) == (1, 300 * 2**20)
 
 
+def test_files_that_the_session_has_open_are_the_ones_that_are_put_back(backend: str) -> None:
+    with Sandbox(backend) as box:  # type: ignore[arg-type]
+        box.run(
+            "import os, sqlite3; base = sqlite3.connect('base.db'); base.execute('create table t (x)'); base.commit()\n"
+            "os.mkdir('sub'); log = open('sub/log', 'a'); print('before', file=log, flush=True); os.chmod('sub/log', 0o400)"
+        )
+        with box.branch() as attempt:
+            code = "base.execute('insert into t values (1)'); base.commit(); print('branch', file=log, flush=True)"
+            assert attempt.run(code).exit_code == 0
+        kept = box.run(
+            "base.execute('insert into t values (2)'); base.commit(); print('after', file=log, flush=True)\n"
+            "print(sqlite3.connect('base.db').execute('select x from t').fetchall(), open('sub/log').read().split(), "
+            "oct(os.stat('sub/log').st_mode), sorted(os.listdir('.')))"
+        )
+        assert kept.output == "[(2,)] ['before', 'after'] 0o100400 ['base.db', 'sub']\n"
+        before = box.run("print(sorted(os.walk('.')), open('base.db', 'rb').read(), open('sub/log').read())").output
+        for code in (
+            "os.remove('sub/log'); os.remove('base.db'); open('base.db', 'w').write('broken')",
+            "os.rename('base.db', 'sub/log'); os.link('sub/log', 'base.db'); os.chmod('sub', 0)",
+            "os.remove('base.db'); os.mkdir('base.db'); os.symlink('/etc/passwd', 'base.db/log'); os.chmod('base.db', 0)",
+        ):
+            with case(code), box.branch() as attempt:
+                assert attempt.run(code).exit_code == 0
+            again = box.run("print(sorted(os.walk('.')), open('base.db', 'rb').read(), open('sub/log').read())").output
+            assert again == before
+
+
 def test_blocks_that_fail_in_a_branch_leave_the_session_as_it_was(backend: str) -> None:
     with Sandbox(backend) as box:  # type: ignore[arg-type]
         box.run("x = 1; open('data.txt', 'w').write('before')")

@@ -217,10 +217,11 @@ def edit(path, old, new, everywhere):
     return count
 
 
-def replace(path, chunks, mode, modified=None):
-    """Write a file under another name, and give it its own when it is complete."""
-    part = os.path.join(os.path.dirname(path), PART_PREFIX + os.urandom(8).hex())
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def replace(path, chunks, mode, modified=None, part=None):
+    """Write a file under another name, or to the empty file `part`, and give it its own when it is complete."""
+    flags = os.O_CREAT | os.O_EXCL if part is None else os.O_NOFOLLOW
+    part = part or os.path.join(os.path.dirname(path), PART_PREFIX + os.urandom(8).hex())
+    file = os.open(part, os.O_WRONLY | flags | os.O_CLOEXEC, 0o600)
     try:
         for chunk in chunks:
             rest = memoryview(chunk)
@@ -321,14 +322,17 @@ def unpack(source, path, compressed, replace=False):
     packed, folders_made = gzip.GzipFile(fileobj=source) if compressed else source, []
     try:
         os.makedirs(path, exist_ok=True)
-        for _ in folders.remove_content(path) if replace else ():
+        aside, files = _set_aside(path) if replace else (None, {})
+        for _ in folders.remove_content(path, [aside]) if replace else ():
             pass
         with tarfile.open(fileobj=packed, mode="r|") as archive:
             for header in archive:
                 archive.members = []  # it would keep them all
-                _store(archive, header, path, folders_made)
+                _store(archive, header, path, folders_made, files)
         while packed.read(CHUNK):  # only its end shows whether it is whole
             pass
+        if replace and os.path.isdir(os.path.join(path, aside)):
+            remove(os.path.join(path, aside), recursive=True)
         for name, mode, modified in reversed(folders_made):
             os.chmod(name, mode)
             os.utime(name, (modified, modified))
@@ -336,7 +340,30 @@ def unpack(source, path, compressed, replace=False):
         raise ValueError("the tar file is broken or cut: %s" % error) from None
 
 
-def _store(archive, header, top, folders_made):
+def _set_aside(top):
+    """Empty the files of a folder and move them into one inside: who has one open will find there what is put back."""
+    aside, files = PART_PREFIX + os.urandom(8).hex(), {}
+    for name, entry in walk(top):
+        put = os.path.join(top, aside, str(len(files)))
+        try:
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                os.chmod(entry.path, 0o700)
+            elif stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                if not files:
+                    os.makedirs(os.path.dirname(put), exist_ok=True)
+                os.rename(entry.path, put)
+                files[name] = put
+                os.chmod(put, 0o600)
+                os.truncate(put, 0)
+                for attribute in os.listxattr(put):
+                    os.removexattr(put, attribute)
+        except OSError:
+            pass  # it is removed with all others, as far as possible
+    return aside, files
+
+
+def _store(archive, header, top, folders_made, files):
     parts = [part for part in header.name.split("/") if part not in ("", ".")]
     if ".." in parts or header.name.startswith("/"):
         raise ValueError("the tar file has a path that leaves its folder: %r" % header.name)
@@ -348,7 +375,13 @@ def _store(archive, header, top, folders_made):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if header.isreg():
         content = archive.extractfile(header)
-        replace(path, iter(lambda: content.read(CHUNK), b""), header.mode & 0o777, header.mtime)
+        replace(
+            path,
+            iter(lambda: content.read(CHUNK), b""),
+            header.mode & 0o777,
+            header.mtime,
+            files.pop("/".join(parts), None),
+        )
     elif header.issym():
         if os.path.lexists(path):
             os.unlink(path)
