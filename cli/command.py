@@ -49,7 +49,8 @@ class Command(_FlagsWithoutType, TyperCommand):
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
             if isinstance(text := getattr(error, "message", None), str):
-                error.message = text.removeprefix("Value error, ")  # type: ignore[attr-defined] # of pydantic
+                hint = ". Put text with spaces in quotes." if "unexpected extra argument" in text else ""
+                error.message = text.removeprefix("Value error, ") + hint  # type: ignore[attr-defined] # of pydantic
             if as_json and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
                 from autogen_codeact.cli.exit import error_object
                 from autogen_codeact.cli.output import print_json

@@ -97,6 +97,10 @@ def test_wrong_usage_is_status_2():
             assert "─ Error ─" in done.err
 
 
+def test_a_task_without_quotes_is_an_error_that_says_so():
+    assert "extra argument(s) (is 2+2). Put text with spaces in quotes." in codeact("run", "what", "is", "2+2").err
+
+
 def test_help_and_usage_errors_import_nothing_slow():
     for arguments in [["--help"], ["run", "--help"], ["--version"], ["bogus"]]:
         with case(arguments):
