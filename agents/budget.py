@@ -69,6 +69,12 @@ def prices_of(models: Iterable[str | None]) -> Prices | None:
     return Prices.known(str(names.pop())) if len(names) == 1 else None
 
 
+NO_PRICES = (
+    "max_cost needs prices: without them the cost of a call is not known. Give prices=Prices(prompt=2.5, completion=10) of a "
+    f"million tokens, or Prices.known(model) for a model in the list of {PRICES_OF}"
+)
+
+
 class Budget(BaseModel):
     """What a turn of an agent, or a run of a team with its nested teams, may use.
 
@@ -96,10 +102,7 @@ class Budget(BaseModel):
     @model_validator(mode="after")
     def _cost_is_known(self) -> Self:
         if self.max_cost is not None and self.prices is None:
-            raise ValueError(
-                "max_cost needs prices: without them the cost of a call is not known. Give prices=Prices(prompt=2.5, "
-                f"completion=10) of a million tokens, or Prices.known(model) for a model in the list of {PRICES_OF}"
-            )
+            raise ValueError(NO_PRICES)
         return self
 
 

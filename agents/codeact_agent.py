@@ -35,7 +35,7 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.attempts import Attempts, Choose
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.budget import Budget, Meter, Prices
+from autogen_codeact.agents.budget import NO_PRICES, Budget, Meter, Prices
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
@@ -261,8 +261,11 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._attempts.check_arguments(code_executor)
         self._prompt_style: prompt.PromptStyle = prompt_style
         self._prices = prices
+        prices = prices or Prices.known(model_name(model_client))
+        if prices is None and max_cost is not None:
+            raise ValueError(NO_PRICES)  # pydantic's error would hide it among other text
         self._budget = Budget(
-            prices=prices or Prices.known(model_name(model_client)),
+            prices=prices,
             max_steps=max_steps,
             max_tokens=max_tokens,
             max_seconds=max_seconds,

@@ -246,5 +246,7 @@ def load_part(expected: type[Any], model: ComponentModel | None, field: str) -> 
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(f"{field} names {model.provider}, which can't be imported: {error}") from error
         if not (isinstance(named, type) and issubclass(named, expected)):
-            raise TypeError(f"{field} names {model.provider}, which is not a {expected.__name__}.")
+            raise TypeError(
+                f"{field} names {model.provider}, which is not a {expected.__name__}: give the full name of one."
+            )
     return expected.load_component(model)

@@ -87,7 +87,7 @@ class RetryDecider:
                 question.append(AssistantMessage(content=shorten(text, MAX_QUOTED_CHARS), source=self._source))
             complaint = f"That is not a decision: {problem}. {QUESTION.partition('? ')[2]}"
             question.append(UserMessage(content=complaint, source=self._source))
-        return DecisionResult(_no(f"the model gave no usable decision ({problem})"), spent)
+        return DecisionResult(_no(f"the model did not say whether to repair the code ({problem})"), spent)
 
     async def _create(
         self, client: ChatCompletionClient, messages: list[LLMMessage], token: CancellationToken, *, skip: int

@@ -170,9 +170,10 @@ _NO_PACKAGE = re.compile(r"No matching distribution found for ([\w.-]{1,60})")
 _COMMAND = re.compile(r"^[^\n:]{0,200}: (?:line )?(?:\d+: )?([\w.+-]{1,60}): (?:command )?not found", re.MULTILINE)
 _PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '([\w+-]{1,60})'")
 _NO_NAME = re.compile(
-    r"Temporary failure in name resolution|Name or service not known|Could not resolve host|No address associated with "
-    r"hostname|Network is unreachable|unable to resolve host"
+    r"(?<!its address was not found \()(?:Temporary failure in name resolution|Name or service not known|No address associated "
+    r"with hostname|Could not resolve host|Network is unreachable|unable to resolve host)"
 )
+"""Not what the proxy says about a host that is allowed."""
 _NOT_ALLOWED = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,253}(?::\d{1,5})?) is not in allow_domains")
 _HOST = re.compile(r"(?:resolve host:? |host='|https?://)([A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,20})")
 _READ_ONLY = re.compile(

@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
@@ -283,7 +284,7 @@ class _TaskFactory:
             task = Task.model_validate(_as_fields(found.fields, self._base))
             problem = task_problem(task)
         except ValidationError as error:
-            problem = _describe(error)
+            problem = _describe(error, found.fields)
         except ValueError as error:
             problem = str(error)
         if problem is not None:
@@ -390,13 +391,14 @@ def _path_problem(text: str) -> str | None:
         return f"can't be read: {error}"
 
 
-def _describe(error: ValidationError) -> str:
+def _describe(error: ValidationError, fields: Iterable[str]) -> str:
     """Return what is wrong with the first fields that are, without their values."""
     reasons = []
     for each in error.errors(include_url=False, include_input=False, include_context=False)[:3]:
         place = ".".join(str(part) for part in each["loc"])
         if each["type"] == "missing":
-            reasons.append(f"it has no `{place}`")
+            near = get_close_matches(place, {*map(str, fields)} - {*KNOWN}, 1)
+            reasons.append(f"it has no `{place}`" + (f" (but {near[0]!r})" if near else ""))
         else:
             reasons.append(f"{place}: {each['msg'][:1].lower()}{each['msg'][1:]}")
     return "; ".join(reasons)

@@ -184,6 +184,8 @@ class _Running:
             self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})
         else:
             batch_display.print_summary(summary, job.out)
+            if job.check is not None and summary.completed and not summary.checked:
+                say(f"--check {job.check} has checked nothing: no task has `expected`, the right answer")
             if ended == "complete" and not self._taken:
                 say("all tasks had results, so none was run: give another --out to do them again")
         if spent is not None:

@@ -28,6 +28,8 @@ from autogen_codeact.cli.models import open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.sandbox import make_agent, read_budget
 from autogen_codeact.teams import Team
+from codeact_sandbox.types.keyword_model import did_you_mean
+from codeact_sandbox.types.options import OPTIONS
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
 _WITH_FLAG = {"prices", "max_cost", *BatchJob.__dataclass_fields__}
@@ -43,10 +45,14 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
     budget = read_budget(job.cost, job.model.spec)
     rare: dict[str, str] = {}
     others = []
+    own = (*_BY_OPTION, "sandbox_uses")
+    known = {*own, *OPTIONS["docker"].names(), *OPTIONS["bubblewrap"].names()}
     for text in job.sandbox.others or ():
         name, equals, value = text.partition("=")
-        if equals and name in (*_BY_OPTION, "sandbox_uses"):
+        if equals and name in own:
             rare[name] = value
+        elif equals and name not in known and (near := did_you_mean(name, known)):
+            raise CommandError(f"There is no --option {name}{near}")
         else:
             others.append(text)
     uses = rare.pop("sandbox_uses", "1")

@@ -121,7 +121,9 @@ class Commands:
                 self._terminal.line(f"{printable(name)} ({size})")
             if len(names) > MAX_FILES:
                 self._terminal.line(f"… and {len(names) - MAX_FILES} more")
-            self._terminal.line(f"{'In' if names else 'No files in'} {executor.work_dir.absolute()}", "dim")
+            self._terminal.line(
+                f"{'On this machine' if names else 'No files in'}: {executor.work_dir.absolute()}", "dim"
+            )
 
     async def _add(self, name: str) -> None:
         if not name:

@@ -99,8 +99,8 @@ def _run(job: RunJob) -> NoReturn:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
-    have been run and was not; 2 if the run was not possible. The run is kept; when all kept runs have more than 2 GB (or what
-    CODEACT_RUNS_SIZE says), the oldest are removed.
+    have been run and was not; 2 if the run was not possible; 4 if it waits for an answer. The run is kept; when all kept runs
+    have more than 2 GB (or what CODEACT_RUNS_SIZE says), the oldest are removed.
     """
     _work("run_task", job)
 
@@ -212,6 +212,8 @@ def _runs(
     from autogen_codeact.cli.kept_runs import adopt, print_runs
 
     if adopted is None:
+        if folder == Path("adopt") and not folder.exists():
+            raise typer.BadParameter("`codeact runs adopt RUN` needs the run's folder or name.")
         return print_runs(folder, as_json=as_json)
     if folder != Path("adopt"):
         raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")

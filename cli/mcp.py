@@ -63,8 +63,7 @@ def serve_mcp(choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions:
     try:
         return run_server(partial(sandbox_of, choice), wrapped, http, max_sessions, idle_timeout)
     except (ValueError, OSError) as error:
-        problem = f"{http} can't be listened on: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise CommandError(problem) from error
+        raise CommandError(str(error)) from error
 
 
 def sandbox_of(choice: SandboxChoice, **options: Any) -> AsyncSandbox:

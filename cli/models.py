@@ -246,6 +246,10 @@ def _key(choice: ModelChoice, preset: Preset) -> str:
         if choice.base_url is None and find_preset(choice.spec) is OPENAI and "/" not in choice.spec:
             meant = f": did you mean --model {LOCAL}?" if get_close_matches(choice.spec.lower(), [LOCAL]) else "."
             problem += f" A name without a prefix is a model of OpenAI{meant}"
+        elif choice.base_url is None and find_preset(choice.spec) is OPENAI and not choice.spec.startswith("openai/"):
+            problem += (
+                f" A name with another prefix than {', '.join(each.name for each in PRESETS)} is a model of OpenAI."
+            )
         raise CommandError(problem)
     if not (key.isascii() and key.isprintable()):
         raise CommandError(f"The key in {variable} contains characters that no key has. Copy it again.")

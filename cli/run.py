@@ -307,7 +307,7 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
 def _answered(plan: Plan, job: ResumeJob) -> Plan:
     """Answer the questions that a user means, and return how the run goes on."""
     if job.approve == (job.deny is not None):
-        raise CommandError("Answer with --approve or --deny REASON.")
+        raise CommandError("Answer with either --approve or --deny REASON.")
     names = [job.question] if job.question is not None else [each.asked.question for each in plan.open_questions]
     if not names:
         raise CommandError(f"{run_name(plan.run.folder.path)} waits for no answer: leave --deny out.")

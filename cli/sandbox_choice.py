@@ -144,6 +144,8 @@ def secrets_in(texts: list[str]) -> dict[str, Any]:
     hosts: dict[str, list[str]] = {}
     for text in texts:
         name, _, host = text.partition("@")
+        if not host:  # not shown: it may be the secret itself
+            raise CommandError("--secret takes NAME@HOST, such as API_KEY@api.example.com.")
         hosts.setdefault(name, []).append(host)
     return {name: {"env": name, "hosts": each} for name, each in hosts.items()}
 

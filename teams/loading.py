@@ -38,7 +38,7 @@ class RefusedConfigError(ValueError):
         more = f"\n- and {len(refused) - MAX_SHOWN} more" if len(refused) > MAX_SHOWN else ""
         super().__init__(
             f"This untrusted configuration was not loaded, because it contains:\n{shown}{more}\n"
-            "Remove these, or read the configuration and load it with trusted=True if you accept them."
+            "Remove these, or read the configuration, and load it with trusted=True (without --untrusted) if you accept them."
         )
 
 

@@ -177,7 +177,7 @@ async def test_malformed_decision_is_requested_again_and_then_counts_as_no(
         assert sum(len(message["content"]) for message in asked_again[5:]) < 5_000
         assert received_messages(server)[3] == FAILURE
         assert formats(server) == [None, *(["json_schema", "json_object"] if structured_output else [None] * 2), None]
-        verdict = f"Not trying again: the model gave no usable decision ({problem})"
+        verdict = f"Not trying again: the model did not say whether to repair the code ({problem})"
         assert texts_of(result.messages)[3:] == [("coder", verdict), ("coder", NO_MORE)]
         await bench.works()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import os
 import socket
 import threading
 import time
@@ -168,7 +169,9 @@ def _listen(host: str, port: int) -> socket.socket:
         elif isinstance(error, OSError) and error.errno == errno.EACCES:
             reason = f"Port {port} needs the rights of an administrator: choose one above 1023."
         else:
-            reason = f"The viewer can't listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}."
+            # Python adds the address to the text of the system.
+            why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            reason = f"The viewer can't listen on {host}, port {port}: {why}. Give --host an address of this machine."
         raise ViewerError(reason) from None
 
 

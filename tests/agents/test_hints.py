@@ -113,6 +113,8 @@ def test_hints_follow_the_options() -> None:
         failed("Tunnel connection failed: 403 c.example.com:443 is not in allow_domains; to allow"), some
     )
     assert hint.for_person(flags=True) == f"{reached} --allow-domain c.example.com:443 would help."
+    unknown = "502 a.example.com:443 can't be reached: its address was not found (Name or service not known)"
+    assert hints_for(failed(unknown), some) == []
     assert hints_for(failed("Network is unreachable"), replace(ASKED, network=True)) == []
     assert for_models(failed("Read-only file system: '/data/x.csv'"), replace(ASKED, data=True)) == [
         "Hint: /data is read-only. Copy files to /workspace to change them."

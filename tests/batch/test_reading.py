@@ -73,6 +73,7 @@ BAD_ROWS = [
     ("[1]", "it is not a JSON object"),
     ("17", "it is not a JSON object"),
     ("{}", "it has no `id`; it has no `task`"),
+    ('{"id": "x", "taks": "t"}', "it has no `task` (but 'taks')"),
     (b'{"id": "x", "task": "\xff"}', "it is not UTF-8 (byte 22 of the line)"),
     (b'{"id": "x", "task": "a\0b"}', "control character"),
     ('{"id": "x", "task": "\\ud800"}', "it is not JSON: unexpected end of hex escape"),

@@ -171,6 +171,12 @@ def test_budget_ends_the_batch(model, tmp_path):
     assert answers(tmp_path / "out") == doubled(9)
 
 
+def test_a_check_that_no_task_has_an_answer_for_is_said(model, tmp_path):
+    done = model.run(write_tasks(tmp_path, 2), tmp_path / "out", "--check", "exact")
+    said = "codeact: --check exact has checked nothing: no task has `expected`, the right answer"
+    assert (done.status, done.err.splitlines()[-1]) == (0, said)
+
+
 def test_changed_option_is_named(model, tmp_path):
     tasks = write_tasks(tmp_path, 2)
     assert model.run(tasks, tmp_path / "out", "--act", "--steps", 5).status == 0

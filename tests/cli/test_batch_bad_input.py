@@ -61,6 +61,7 @@ def test_invalid_options_are_an_error(model, tmp_path_factory):
         (["--steps", "3"], "codeact: --steps is only for --act.\n"),
         (["--image", "debian"], "codeact: --image is for Docker"),
         (["--option", "nothing=1"], "codeact: "),
+        (["--option", "max_sandbox=1"], "codeact: There is no --option max_sandbox; did you mean 'max_sandboxes'"),
     ]:
         with case(options, message):
             tmp_path = tmp_path_factory.mktemp("case")

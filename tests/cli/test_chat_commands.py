@@ -81,7 +81,7 @@ def test_files_and_exports(tmp_path):
         "/export made",
     ]
     shown = chat(tmp_path, answers, "write", "/files", *exports)
-    assert re.fullmatch(r"a\.txt \(2 bytes\)\nIn /\S+", shown[1])
+    assert re.fullmatch(r"a\.txt \(2 bytes\)\nOn this machine: /\S+", shown[1])
     assert shown[2] == "An export ends in .html, .ipynb or .json; a folder for the files has no ending."
     assert shown[-1] == "made is not empty: give a new folder."
     assert (tmp_path / "made" / "a.txt").read_text() == "hi"

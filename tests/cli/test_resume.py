@@ -172,7 +172,7 @@ def test_run_waits_for_each_answer_and_goes_on(tmp_path):
         },
     )
     Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(second.objects[-1])
-    assert (unclear.status, unclear.err) == (2, "codeact: Answer with --approve or --deny REASON.\n")
+    assert (unclear.status, unclear.err) == (2, "codeact: Answer with either --approve or --deny REASON.\n")
     assert (unknown.status, unknown.err) == (2, f"codeact: {folder} has no question 'q9'; it waits for q2.\n")
     assert "It may not." in done.out
     assert "the person said no: too expensive" in done.out

@@ -402,7 +402,7 @@ def test_component_of_another_class_is_not_created(tmp_path):
     mark = tmp_path / "mark"
     done = run("task", "--model", component(tmp_path, provider="subprocess.Popen", args=["touch", str(mark)]))
     assert (done.status, done.out) == (2, "")
-    assert "names subprocess.Popen, which is not a ChatCompletionClient." in done.err
+    assert "names subprocess.Popen, which is not a ChatCompletionClient: give the full name of one." in done.err
     assert not mark.exists()
 
 

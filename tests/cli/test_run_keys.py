@@ -47,6 +47,9 @@ def test_a_name_without_a_prefix_that_has_no_key_may_mean_another_model():
     for model, end in (("Lokal", ": did you mean --model local?"), ("llama3", ".")):
         done = codeact("run", "task", "--model", model)
         assert done.err.endswith(f"--api-key-env. A name without a prefix is a model of OpenAI{end}\n")
+    known = "openai, anthropic, gemini, ollama"
+    done = codeact("run", "task", "--model", "mistral/large")
+    assert done.err.endswith(f"--api-key-env. A name with another prefix than {known} is a model of OpenAI.\n")
 
 
 def test_invalid_key_is_not_quoted():

@@ -139,7 +139,12 @@ def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
         (["--memory", "512"], "memory='512' is 512 bytes, and a sandbox needs 20m to start; did you mean '512m'?"),
         (["--disk", "much"], "'much' is not a size: write bytes, or a number with a unit, such as '512m' or '2g'"),
         (["--data", "none.csv"], "data='none.csv': there is no such file or folder"),
-        (["--env", "A-B=1"], "Entry 1 of `environment` is not the name of a variable"),
+        (["--env", "A-B=1"], "Entry 1 of `environment` (--env) is not the name of a variable"),
+        (["--secret", "KEY"], "--secret takes NAME@HOST, such as API_KEY@api.example.com."),
+        (
+            ["--network", "nets", "--sandbox", "docker"],
+            "the Docker engine has no network 'nets' (`docker network ls` lists them). To let code reach some hosts only",
+        ),
         (
             ["--network", "on"],
             "network='on' is not a Docker network: give 'none', 'bridge' (which reaches the internet)",

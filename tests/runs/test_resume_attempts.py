@@ -34,14 +34,8 @@ async def test_run_whose_attempts_were_cut_at_any_event_goes_on_with_the_chosen_
 
         async def finish(folder: Path, items_of: Any) -> list[str]:
             async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
-                agent = CodeActAgent(
-                    "coder",
-                    executor,
-                    model_client=server.client(),
-                    attempts=2,
-                    choose=lambda tried: 1,
-                    describe_environment=False,
-                )
+                options: dict[str, Any] = {"attempts": 2, "choose": lambda tried: 1, "describe_environment": False}
+                agent = CodeActAgent("coder", executor, model_client=server.client(), **options)
                 async with aclosing(items_of(folder, agent)) as items:
                     last = [item async for item in items][-1]
             await server.close_clients()

@@ -21,8 +21,9 @@ def test_exec_runs_a_file_standard_input_or_code_and_ends_with_its_status(tmp_pa
     assert run(*sandbox, "--work-dir", ".", "program.py", folder=tmp_path)[:2] == (0, "done\n")
     assert (tmp_path / "made.txt").read_text() == "x"
     assert run(*sandbox, "-", given="import sys; sys.exit(3)")[0] == 3
-    status, output, _ = run(*sandbox, "--timeout", "0.5", "--code", "print('\\x1b[31mred')\nwhile True: pass")
+    status, output, errors = run(*sandbox, "--timeout", "0.5", "--code", "print('\\x1b[31mred')\nwhile True: pass")
     assert (status, output.splitlines()[0]) == (124, "\\x1b[31mred")
+    assert errors.endswith("the program was stopped after 0.5 s: --timeout SECONDS sets another limit\n")
 
 
 def test_mistakes_are_one_line_that_says_what_is_wrong(tmp_path: Path) -> None:
@@ -33,6 +34,8 @@ def test_mistakes_are_one_line_that_says_what_is_wrong(tmp_path: Path) -> None:
     assert "work_dir" in errors
     assert "Traceback" not in errors
     assert run()[0] == 2
+    said = "codeact-sandbox: --allow and --call-log are for the tools of --wrap FILE.json: add that.\n"
+    assert run("mcp", "--allow", "x") == (1, "", said)
 
 
 def test_doctor_reports_each_backend_and_clean_ends_well() -> None:

@@ -44,6 +44,8 @@ def test_an_error_says_which_option_is_wrong() -> None:
         ),
         ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
         ({"preload": 5}, TypeError, "preload must be a list of names, not 5"),
+        ({"data": {"a": "b"}}, TypeError, "data must be a list of names, not {'a': 'b'}"),
+        ({"memory": [1]}, ValueError, "DockerOptions(memory=…): Input should be a valid string"),
         ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),
         (
             {"read_only": "perhaps"},

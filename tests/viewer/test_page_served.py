@@ -22,6 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(page.encode())
     def log_message(self, *_): pass
 threading.Thread(target=http.server.ThreadingHTTPServer(("127.0.0.1", 8000), Handler).serve_forever, daemon=True).start()
+print("listens", flush=True)
 pause(number=0)
 """
 HOSTILE = """<title>x</title><p id=told></p><form target="_top" id="form"></form><a id="save" download href="data:,x">x</a>
@@ -51,7 +52,7 @@ HOSTILE = """<title>x</title><p id=told></p><form target="_top" id="form"></form
 async def test_page_that_code_serves_is_shown_while_the_run_lives(page, tmp_path):
     code = f"page = '<h1>Sales</h1>'\n{SERVER}"
     async with live(page, tmp_path, python(code), "Done.", alone=False) as (run, _):
-        await expect(page.locator("article.running.kind-block")).to_contain_text("pause")
+        await expect(page.locator("article.running .output")).to_contain_text("listens")
         button = page.get_by_role("button", name="Open a web page that the code serves")
         await button.click()
         served = page.get_by_role("region", name="Web page of the code")
@@ -87,7 +88,7 @@ async def test_hostile_page_that_code_serves_stays_in_its_frame(own_page, tmp_pa
         async with live(page, tmp_path, python(code), "Done.", alone=False) as (run, _):
             run.control.sandbox = run.executor
             viewer = page.url
-            await expect(page.locator("article.running.kind-block")).to_contain_text("pause")
+            await expect(page.locator("article.running .output")).to_contain_text("listens")
             await page.get_by_role("button", name="Open a web page that the code serves").click()
             await page.locator(".served").get_by_role("button", name="Open").click()
             told = page.frame_locator(".served iframe").locator("#told")

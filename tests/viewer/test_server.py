@@ -316,3 +316,6 @@ async def test_wrong_host_is_said(tmp_path):
     with pytest.raises(ViewerError, match=r"--host takes an IP address such as 127\.0\.0\.1, not 'example\.com'"):
         async with serve(tmp_path, host="example.com"):
             pass
+    with pytest.raises(ViewerError, match=r"port 0: Cannot assign requested address\. Give --host an address of this"):
+        async with serve(tmp_path, host="203.0.113.1"):
+            pass

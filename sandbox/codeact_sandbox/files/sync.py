@@ -251,7 +251,7 @@ class _Pull:
         key = number, reason if error.reason is not None and number != errno.EINVAL else ""
         if key not in self._refused:
             name = printable(entry["name"])[:MAX_NAME_SHOWN]
-            text = f"the file {name} stays in the sandbox: {printable(str(error))}"
+            text = f"the file {name} stays in the sandbox: {printable(reason if error.filename else str(error))}"
             self._refused[key] = _Refused(number, printable(reason), isinstance(error, ProtectedNameError), text)
         self._refused[key].entries.append((entry, reason))
 

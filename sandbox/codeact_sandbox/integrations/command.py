@@ -103,6 +103,9 @@ def _execute(options: argparse.Namespace) -> int:
     with Sandbox(options.backend, work_dir=options.work_dir, timeout=options.timeout) as box:
         done = box.run(code)
     sys.stdout.write(printable_text(done.output))
+    if done.outcome == "timeout":
+        print(flush=True)  # noqa: T201 - ends the line of the output
+        _say(f"the program was stopped after {options.timeout:g} s: --timeout SECONDS sets another limit")
     return done.exit_code
 
 
@@ -114,6 +117,8 @@ def _mcp(options: argparse.Namespace) -> int:
         if error.name != "mcp":
             raise
         return _fail("the Python package `mcp` is missing. Install it: pip install 'codeact-sandbox[mcp]'")
+    if options.wrap is None and (options.allow or options.call_log):
+        return _fail("--allow and --call-log are for the tools of --wrap FILE.json: add that.")
     servers = options.wrap and read_servers(options.wrap.read_text(encoding="utf-8"), str(options.wrap))
     wrapped = Wrapped(servers, options.allow, options.call_log) if servers else None
     return run_server(partial(AsyncSandbox, options.backend, work_dir=options.work_dir), wrapped, options.http)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import secrets
 import signal
 import socket
@@ -189,7 +190,11 @@ async def listen(app: App, sessions: Sessions, address: tuple[str, int], token: 
         raise ValueError(
             f"{host} is reached by other machines, so a token is needed: set the variable CODEACT_MCP_TOKEN."
         )
-    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:  # without the address that Python adds to the text of the system
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ValueError(f"can't listen on {host}, port {port}: {reason}. Give --http another [HOST:]PORT.") from error
     guard: Any = Guard(app, token, sessions.end)
     config = uvicorn.Config(guard, log_level="warning", lifespan="on", timeout_graceful_shutdown=SHUTDOWN_S)
     server: Any = uvicorn.Server(config)

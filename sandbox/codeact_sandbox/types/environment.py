@@ -129,7 +129,7 @@ def _parse_value(name: str, value: str) -> EnvironmentValue:
     return EnvironmentValue(name, None, value)
 
 
-def check_names(names: Iterable[str], option: str = "`environment`") -> None:
+def check_names(names: Iterable[str], option: str = "`environment` (--env)") -> None:
     """Check names of variables; `option` has them."""
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -60,6 +60,7 @@ def argument_error(
     # A limit that was given by name has been moved into `limits`.
     path = [str(each) for each in first["loc"]]
     name, *rest = path[1:] if len(path) > 1 and path[0] not in given else path or [""]
+    rest = [each for each in rest if each not in ("str", "int")]  # the kinds of a union
     if first["type"] == "extra_forbidden" and not rest:
         return unknown_option(caller, name, known)
     if isinstance(cause := first.get("ctx", {}).get("error"), ValueError):

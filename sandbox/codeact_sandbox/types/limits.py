@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -93,7 +93,7 @@ def parse_names(name: str, value: Sequence[Path | str]) -> tuple[str, ...]:
     if isinstance(value, str | os.PathLike):
         kind = "string" if isinstance(value, str) else "path"
         raise TypeError(f"{name} is one {kind}: give a list, [{os.fspath(value)!r}]")
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise TypeError(f"{name} must be a list of names, not {value!r}")
     return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
 

@@ -100,7 +100,7 @@ def test_bad_names() -> None:
     for name in ["", "1A", "A-B", "A B", "A=B", "Ä", "A\n", "A\0", "BASH_FUNC_x%%", 3, None]:
         with case(name):
             for environment in ({"OK": "", name: "x"}, ["OK", name]):
-                with pytest.raises(ValueError, match="Entry 2 of `environment` is not the name of a variable"):
+                with pytest.raises(ValueError, match=r"Entry 2 of `environment` \(--env\) is not the name of"):
                     parse_environment(environment)  # type: ignore[arg-type]
 
 

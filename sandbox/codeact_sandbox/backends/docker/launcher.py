@@ -396,6 +396,11 @@ def _explain(error: Any, options: DockerOptions, name: str) -> SandboxStartError
             f"the Docker engine can't serve device_requests (are the GPU's drivers installed?): {text}"
         )
     problem = f"the Docker engine refused to start the sandbox: {text}"
+    if options.network is not None and re.search(r"network .* not found", text):
+        problem = (
+            f"the Docker engine has no network {options.network!r} (`docker network ls` lists them). To let code reach some "
+            "hosts only, name them in allow_domains (--allow-domain HOST)"
+        )
     if options.runtime is not None and re.search(
         r"(?i)unknown (or invalid )?runtime|runtime .* is not available", text
     ):

@@ -268,8 +268,8 @@ class Placement:
             engine.out, engine.since, engine.suspect = reason, time.monotonic(), None
             slots = list(engine.slots)
             self.changed.notify_all()
-        ends = format_count(len(slots), "sandbox", "sandboxes")
-        logger.warning("the Docker engine %s is out, which ends %s on it: %s", engine.host.label, ends, reason)
+        ends = f", which ends {format_count(len(slots), 'sandbox', 'sandboxes')} on it" if slots else ""
+        logger.warning("the Docker engine %s is out%s: %s", engine.host.label, ends, reason)
         for slot in slots:
             if not slot.lost.done():
                 slot.lost.set_result(reason)
