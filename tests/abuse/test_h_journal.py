@@ -14,7 +14,6 @@ from autogen_codeact.agents import CodeActAgent, replay
 from autogen_codeact.agents.journal import digest
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import replay as session_replay
-from codeact_sandbox.files import manifest
 from tests.sandbox.egress.servers import Hosts, answer, read_request
 from tests.sandbox.sandboxes import out, run
 
@@ -228,8 +227,7 @@ async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_i
 
 
 async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(subject, monkeypatch):
-    for module in (manifest, session_replay):
-        monkeypatch.setattr(module, "MAX_HASHED_AT_ONCE", 64 << 20)  # a busy machine takes long to send more
+    monkeypatch.setattr(session_replay, "MAX_HASHED_AT_ONCE", 64 << 20)  # a busy machine takes long to send more
     # Files with holes: 40 GB that take no room in the sandbox.
     holes = "for number in range(700):\n    open(f'{number}', 'wb').truncate(60 << 20)"
     agent = actor(await subject.start())
