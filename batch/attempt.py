@@ -80,7 +80,7 @@ class Sandboxes:
         # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
         ready = min(spec.concurrency, MAX_READY if spec.uses == 1 else MAX_READY_AGAIN)
         most = spec.max_sandboxes or spec.concurrency + ready
-        options: dict[str, Any] = {"mode": "session", **spec.options, "sandbox": spec.kind}
+        options: dict[str, Any] = {"mode": "session", **spec.options, "backend": spec.kind}
         # In a thread: to ask an engine takes some milliseconds.
         self._pool = pool = await asyncio.to_thread(
             ExecutorPool,

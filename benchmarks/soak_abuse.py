@@ -140,7 +140,7 @@ async def main():
     options = parser.parse_args()
     pool = ExecutorPool(
         4,
-        sandbox=options.sandbox,
+        backend=options.sandbox,
         mode="session",
         limits=LIMITS,
         max_alive=options.sessions + 6,

@@ -27,7 +27,7 @@ def executor_class(caller: Callable[..., Any], sandbox: str, options: Collection
     if sandbox == "auto":
         sandbox = choose_backend(options)
     if sandbox not in EXECUTORS:
-        raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {sandbox!r}")
+        raise ValueError(f"the backend must be 'auto', 'docker' or 'bubblewrap', not {sandbox!r}")
     check_names(caller, options, {kind: known.difference(without) for kind, (_, known) in EXECUTORS.items()}, sandbox)
     return EXECUTORS[sandbox][0]
 
@@ -42,7 +42,7 @@ class ExecutorPool(sandbox_pool.SandboxPool):
 
     Args:
         size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
-        sandbox: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap.
+        backend: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap.
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
         acquire_timeout: Seconds that an executor waits for a sandbox. Default 60.
@@ -57,19 +57,19 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         self,
         size: int = 2,
         *,
-        sandbox: BackendName = "auto",
+        backend: BackendName = "auto",
         max_alive: int = 32,
         starts_at_once: int = 4,
         acquire_timeout: float = 60,
         max_uses: int = 1,
         **options: Unpack[PoolKeywords],
     ) -> None:
-        self._executor = executor_class(type(self), sandbox, options, "pool")
+        self._executor = executor_class(type(self), backend, options, "pool")
         self._arguments: dict[str, Any] = {**options}
         template = self._executor(**self._arguments).sandbox
         super().__init__(
             size,
-            sandbox=template.options,
+            backend=template.options,
             tools=template.tools,
             max_alive=max_alive,
             starts_at_once=starts_at_once,

@@ -80,6 +80,7 @@ PRINTS = {
     ("sandbox.md", 4): "True\n",
     ("sandbox.md", 5): "200\n",
     ("sandbox.md", 6): "[1, 2, 3]\n",
+    ("sandbox.md", 7): "42\n",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
     ("runs.md", 3): "1\n2\nx is 1\n",
     ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",

@@ -54,7 +54,7 @@ class Wrong(Executor):
 def _variant(kind, make=Executor, **options):
     options = {"limits": Limits(cpus=ALL_CPUS), **options}
     if make is Pooled:
-        return lambda: Pooled(sandbox=kind, **options)
+        return lambda: Pooled(backend=kind, **options)
     return lambda: make(lambda folder: MAKERS[kind](work_dir=folder, **options))
 
 

@@ -45,7 +45,7 @@ class SandboxPool:
 
     Args:
         size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
-        sandbox: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap. Or the options
+        backend: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap. Or the options
             of the sandboxes.
         tools: Functions of this process that the code can call.
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
@@ -64,7 +64,7 @@ class SandboxPool:
         self,
         size: int = 2,
         *,
-        sandbox: BackendName | SandboxOptions = "auto",
+        backend: BackendName | SandboxOptions = "auto",
         tools: Sequence[Tool] | Toolset = (),
         max_alive: int = 32,
         starts_at_once: int = 4,
@@ -76,9 +76,9 @@ class SandboxPool:
         check_sizes(size, max_alive, starts_at_once, max_uses)
         self._limits = PoolLimits(size, max_alive, starts_at_once, max_uses)
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
-        if sandbox == "auto":
-            sandbox = select.choose_backend(options)
-        self.options = options_of(sandbox, options, type(self))
+        if backend == "auto":
+            backend = select.choose_backend(options)
+        self.options = options_of(backend, options, type(self))
         _refuse_unfit(self.options)
         if max_uses > 1:
             select.check_reusable(self.options)
@@ -105,8 +105,8 @@ class SandboxPool:
         differing = sorted(name for name in requested if requested[name] != pooled.get(name))
         if differing:
             raise ValueError(
-                f"the executor and its pool differ in {', '.join(differing)}: a pool makes sandboxes of one kind. Give both "
-                "the same, or make the executor with pool.executor(…)"
+                f"the options of the pool differ in {', '.join(differing)}: all its sandboxes are of one kind. Give both the "
+                "same, leave them out here, or use another pool"
             )
 
     async def start(self) -> None:

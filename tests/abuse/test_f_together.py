@@ -183,7 +183,7 @@ async def test_79_a_tenant_sees_nothing_of_another_one(kind, untouched, tmp_path
 @ENGINES
 async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: None) -> None:
     """However the block of the tenant before has ended; each tenant looks for what that one has left, and leaves the same."""
-    engine: dict[str, object] = {"sandbox": kind.engine, "mode": kind.mode, "limits": TINY}
+    engine: dict[str, object] = {"backend": kind.engine, "mode": kind.mode, "limits": TINY}
     others = set(_namespaces(descendants(os.getpid())))  # of sandboxes that cases share, and that go on forking
     async with ExecutorPool(1, max_alive=1, timeout=20, **engine) as pool:  # type: ignore[arg-type]
         for end in ("stop", "timeout", "killed"):

@@ -27,7 +27,7 @@ async def main():
     executor = getattr(ours, names[kind])(mode=mode)
     await executor.start()
     if sys.argv[3] == "pool":
-        pool = ours.ExecutorPool(1, sandbox=kind, mode=mode)
+        pool = ours.ExecutorPool(1, backend=kind, mode=mode)
         await pool.start()
         await pool.ready(30)
     child = os.fork()

@@ -105,7 +105,7 @@ class Uses:
     """A pool with one sandbox at a time."""
 
     def __init__(self, kind: Kind) -> None:
-        engine: dict[str, Any] = {"sandbox": kind.engine, "mode": kind.mode}
+        engine: dict[str, Any] = {"backend": kind.engine, "mode": kind.mode}
         self.pool = ExecutorPool(1, max_alive=1, max_uses=1000, timeout=30, limits=SMALL, **engine)
         self.session = kind.mode == "session"
         self.fresh: dict[str, Any] = {}

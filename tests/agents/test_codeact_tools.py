@@ -214,7 +214,7 @@ async def test_an_agent_and_its_executor_may_have_the_same_tool_and_not_two_poli
 
 
 async def test_agents_bring_tools_to_sandboxes_of_a_pool(bubblewrap: None) -> None:
-    async with ExecutorPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
+    async with ExecutorPool(1, backend="bubblewrap", mode="session") as pool, pool.executor() as executor:
         client = scripted(python("final_answer(add(3, 4))"))
         agent = CodeActAgent("actor", executor, model_client=client, tools=[add])
         assert (await agent.run(task="Go.")).messages[-1].to_text() == "7"

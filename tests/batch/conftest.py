@@ -25,5 +25,5 @@ def make(bubblewrap: None, server: OpenAIServer) -> MakeAgent:
 @pytest.fixture
 async def pool(bubblewrap: None) -> AsyncIterator[ExecutorPool]:
     """Sandboxes that outlive a batch."""
-    async with ExecutorPool(1, sandbox="bubblewrap", mode="session") as started:
+    async with ExecutorPool(1, backend="bubblewrap", mode="session") as started:
         yield started

@@ -165,7 +165,7 @@ async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(clust
         str(placed.value),
     )
     no_sandbox = Ray(cluster.address, actors=1)
-    refused = r"^a Ray actor can't be used: node \S+: ValueError: sandbox must be"
+    refused = r"^a Ray actor can't be used: node \S+: ValueError: the backend must be"
     with pytest.raises(BatchBackendError, match=refused):
         await anext(run_batch(no_agent, ["1"], out=tmp_path / "3", backend=no_sandbox, sandbox="chroot"))  # type: ignore[arg-type]
     await wait_for(lambda: cluster.workers() == [], "no actor is left")

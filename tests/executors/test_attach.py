@@ -142,7 +142,7 @@ async def test_observers_stay_attached_across_a_restart_and_a_stop(executor):
 
 async def test_observers_stay_attached_from_one_lease_of_a_pool_to_the_next():
     EVENTS.clear()
-    async with ExecutorPool(1, sandbox="bubblewrap", tools=[add], mode="session") as pool:
+    async with ExecutorPool(1, backend="bubblewrap", tools=[add], mode="session") as pool:
         leasing, other = pool.executor(), pool.executor()
         detach = leasing.attach(recorder=Recorder("seen", EVENTS), observers=[Watcher("seen", EVENTS)])
         for executor in (leasing, other, leasing):

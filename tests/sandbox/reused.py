@@ -128,7 +128,7 @@ class _Pool(SandboxPool):
     """A pool that starts with its first use."""
 
     def __init__(self, like: ManagedSandbox) -> None:
-        super().__init__(0, sandbox=like.options, tools=_tools_with(like.tools.broker.settings()), max_uses=MAX_USES)
+        super().__init__(0, backend=like.options, tools=_tools_with(like.tools.broker.settings()), max_uses=MAX_USES)
         self.uses = 0
 
     async def acquire(self) -> RunnerClient:

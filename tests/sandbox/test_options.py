@@ -226,7 +226,7 @@ assert CodeExecutor.load_component(config).sandbox.options.dummy == 4
 assert AsyncSandbox("bubblewrap", dummy=5)._managed.options.dummy == 5
 assert SandboxChoice("bubblewrap", others=("dummy=6",)).options()["dummy"] == 6
 assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",)))._managed.options.dummy == 9
-pool = ExecutorPool(sandbox="bubblewrap", dummy=7)
+pool = ExecutorPool(backend="bubblewrap", dummy=7)
 try:
     pool.executor(dummy=8)
 except ValueError as error:

@@ -135,7 +135,7 @@ def test_a_sandbox_that_waits_has_ports_that_end_with_it() -> None:
 
 @pytest.mark.usefixtures("bubblewrap")
 async def test_a_sandbox_of_a_pool_with_a_forwarded_port_is_not_used_again() -> None:
-    async with SandboxPool(1, sandbox="bubblewrap", mode="session", max_uses=5) as pool:
+    async with SandboxPool(1, backend="bubblewrap", mode="session", max_uses=5) as pool:
         names = []
         for _ in range(2):
             async with AsyncSandbox(pool=pool) as box:

@@ -311,7 +311,7 @@ def test_wrong_options_are_refused() -> None:
 
 
 async def test_sandbox_can_be_taken_from_a_pool() -> None:
-    async with SandboxPool(1, sandbox="bubblewrap", limits=Limits(memory="300m")) as pool:
+    async with SandboxPool(1, backend="bubblewrap", limits=Limits(memory="300m")) as pool:
         async with AsyncSandbox(pool=pool) as box:
             assert box._managed.options.backend == "bubblewrap"
             await box.run("x = 1")

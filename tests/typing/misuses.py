@@ -47,7 +47,7 @@ BubblewrapCommandLineCodeExecutor(timeout=10, work_dir="coding")
 BubblewrapCommandLineCodeExecutor(image="x")  # wrong
 ExecutorPool(2, max_uses=3, timeout=10, cpus=2, tools=[len])
 ExecutorPool(siz=2)  # wrong
-ExecutorPool(sandbox="podman")  # wrong
+ExecutorPool(backend="podman")  # wrong
 ExecutorPool().executor(timeot=3)  # wrong
 PlainPool(timeot=3)  # wrong
 Task(id=1, task="What is 1 + 1?", check={"kind": "number"}, expected=2)

@@ -190,7 +190,7 @@ def test_wrong_options_are_refused(root: Path, make: Make) -> None:
         find_skills([root / "empty"])
     same = parse_options(DockerOptions, {"skills": [root / "one", root / "one/pdf"]})
     assert [each.name for each in find_skills(same.skills)] == ["pdf"]
-    with pytest.raises(ValueError, match="the executor and its pool differ in skills"):
+    with pytest.raises(ValueError, match="the options of the pool differ in skills"):
         ExecutorPool(skills=[root / "one"]).executor(skills=[])
 
 

@@ -66,7 +66,7 @@ class Expecting(ExecutorPool):
 
 def make(kind: str, size: int = 1, *, leases: int | None = None, **options: Any) -> ExecutorPool:
     """A pool of small sandboxes; with `leases` it starts only so many in advance, as in a batch."""
-    options = {"sandbox": kind, "limits": SMALL, "timeout": 30, **options}
+    options = {"backend": kind, "limits": SMALL, "timeout": 30, **options}
     return ExecutorPool(size, **options) if leases is None else Expecting(leases, size, **options)
 
 
@@ -168,7 +168,7 @@ class TestLease:
 
             found = await asyncio.gather(*(ask(str(number)) for number in range(4)))
             assert found == [(f"{number}\n", ["tell"]) for number in range(4)]
-            with pytest.raises(ValueError, match="the executor and its pool differ in tools"):
+            with pytest.raises(ValueError, match="the options of the pool differ in tools"):
                 pool.executor(tools=[])
 
     @ONE_KIND

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.usefixtures("docker_engine", "bubblewrap", "sandbox_im
 @pytest_asyncio.fixture(params=["docker", "bubblewrap"])
 async def tight(request: pytest.FixtureRequest) -> AsyncIterator[ExecutorPool]:
     """A pool of one: a sandbox that is lost to it is missed by the next user."""
-    async with ExecutorPool(1, sandbox=request.param, max_alive=1, acquire_timeout=20) as pool:
+    async with ExecutorPool(1, backend=request.param, max_alive=1, acquire_timeout=20) as pool:
         await pool.ready(30)
         yield pool
 
@@ -57,7 +57,7 @@ def test_pool_started_by_many_threads_has_one_manager(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pool_module, "PoolManager", slow)
     for _ in range(2):
-        pool = ExecutorPool(1, sandbox="bubblewrap")
+        pool = ExecutorPool(1, backend="bubblewrap")
         together, earlier = threading.Barrier(8), set(threading.enumerate())
 
         def start(pool: ExecutorPool = pool, together: threading.Barrier = together) -> None:
@@ -94,7 +94,7 @@ async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_
 
 
 async def test_a_stop_ends_all_waiting_callers_at_once() -> None:
-    pool = ExecutorPool(1, sandbox="bubblewrap", max_alive=1)
+    pool = ExecutorPool(1, backend="bubblewrap", max_alive=1)
     await pool.start()
     await pool.ready(30)
     users = [pool.executor() for _ in range(6)]
@@ -111,7 +111,7 @@ async def test_a_stop_ends_all_waiting_callers_at_once() -> None:
 
 
 async def test_a_forked_child_sees_an_empty_pool_and_must_start_its_own_even_in_the_middle_of_a_change() -> None:
-    async with ExecutorPool(1, sandbox="bubblewrap", max_alive=1) as pool:
+    async with ExecutorPool(1, backend="bubblewrap", max_alive=1) as pool:
         await pool.ready(30)
         reading, writing = os.pipe()
         with pool._running()._changed:  # what the manager holds while it decides

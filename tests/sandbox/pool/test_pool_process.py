@@ -24,7 +24,7 @@ PROGRAM = """
     from autogen_core.code_executor import CodeBlock
 
     async def main(kind, how):
-        pool = ExecutorPool(1, sandbox=kind, timeout=60)
+        pool = ExecutorPool(1, backend=kind, timeout=60)
         if how == "filling":
             await pool.start()
             return

@@ -46,10 +46,10 @@ class TestArguments:
             ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
             ({"size": 5, "max_alive": 4}, "size=5 is above max_alive=4: those that are ready count, too"),
             ({"acquire_timeout": -1.5}, "acquire_timeout must be above 0 seconds, not -1.5"),
-            ({"sandbox": "none"}, "sandbox must be 'auto', 'docker' or 'bubblewrap', not 'none'"),
+            ({"backend": "none"}, "the backend must be 'auto', 'docker' or 'bubblewrap', not 'none'"),
             ({"mode": "repl"}, "mode must be 'process' or 'session', not 'repl'"),
             (
-                {"sandbox": "bubblewrap", "image": "python:3"},
+                {"backend": "bubblewrap", "image": "python:3"},
                 "image= is not for sandbox='bubblewrap': leave it out, or choose another sandbox",
             ),
             (
@@ -76,8 +76,8 @@ class TestArguments:
             with case(options, differing):
                 pool = ExecutorPool(environment={"KEY": "a value"})
                 text = (
-                    f"the executor and its pool differ in {differing}: a pool makes sandboxes of one kind. Give both the "
-                    "same, or make the executor with pool.executor(…)"
+                    f"the options of the pool differ in {differing}: all its sandboxes are of one kind. Give both the "
+                    "same, leave them out here, or use another pool"
                 )
                 for make in (pool.executor, DockerCommandLineCodeExecutor):
                     same: dict[str, Any] = (
@@ -91,7 +91,7 @@ class TestArguments:
         def fetch() -> None:
             """Fetch."""
 
-        with pytest.raises(ValueError, match="the executor and its pool differ in packages"):
+        with pytest.raises(ValueError, match="the options of the pool differ in packages"):
             ExecutorPool().executor(functions=[fetch])
         assert ExecutorPool(packages=["requests"]).executor(functions=[fetch])
 
@@ -165,12 +165,12 @@ class TestNoEngine:
 
 class TestNoBubblewrap:
     async def test_missing_bubblewrap_is_said_at_once(self, bubblewrap: None) -> None:
-        async with ExecutorPool(2, sandbox="bubblewrap", python="/no/such/python") as pool:
+        async with ExecutorPool(2, backend="bubblewrap", python="/no/such/python") as pool:
             with pytest.raises((SandboxUnavailable, SandboxStartError), match="/no/such/python"):
                 await pool.acquire()
 
     async def test_missing_variable_is_an_error(self, bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        pool = ExecutorPool(1, sandbox="bubblewrap", environment=["NOT_SET_HERE"])
+        pool = ExecutorPool(1, backend="bubblewrap", environment=["NOT_SET_HERE"])
         async with pool:
             with pytest.raises(ValueError, match="NOT_SET_HERE"):
                 await pool.acquire()

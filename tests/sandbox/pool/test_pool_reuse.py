@@ -31,7 +31,7 @@ ONE_KIND = pytest.mark.parametrize("kind", ["bubblewrap"], indirect=True)
 
 def make(kind: str, max_uses: int = 20, **options: Any) -> ExecutorPool:
     """A pool that has one sandbox at a time, so that each lease gets the one of the last if that can be used again."""
-    return ExecutorPool(1, sandbox=kind, max_alive=1, max_uses=max_uses, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
+    return ExecutorPool(1, backend=kind, max_alive=1, max_uses=max_uses, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
 
 
 LOOK_FOR_X = "import os; print('x' in globals(), os.path.exists('/tmp/x'))"
@@ -113,7 +113,7 @@ class TestSizeZero:
 
     @ONE_KIND
     async def test_sandbox_starts_with_the_first_use_and_is_used_again_after_a_reset(self, kind):
-        async with ExecutorPool(0, sandbox=kind, max_uses=9, limits=SMALL, mode="session") as pool:  # type: ignore[arg-type]
+        async with ExecutorPool(0, backend=kind, max_uses=9, limits=SMALL, mode="session") as pool:  # type: ignore[arg-type]
             await pool.ready()
             assert (alive(kind), pool.idle, pool.leased) == (0, 0, 0)
             names = []
