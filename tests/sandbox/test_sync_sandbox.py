@@ -319,7 +319,7 @@ async def test_sandbox_can_be_taken_from_a_pool() -> None:
         async with AsyncSandbox(pool=pool, timeout=5) as box:
             assert (await box.run("'x' in globals()")).output == "False\n"
             assert box._managed.timeout == 5
-        with pytest.raises(ValueError, match="the executor and its pool differ in mode"):
+        with pytest.raises(ValueError, match="the options of the pool differ in mode"):
             AsyncSandbox(pool=pool, mode="process")
 
 
