@@ -73,7 +73,7 @@ class ManagedSandbox:
         **options: Unpack[SandboxKeywords],
     ) -> None:
         given: Mapping[str, Any] = options
-        if pool is not None and backend in ("auto", pool.options.backend):
+        if pool is not None and backend == "auto":
             given = merge_options(pool.options.given(), given)
             backend = pool.options.backend
         self._caller = caller or type(self)
