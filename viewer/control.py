@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.viewer.schema import QuestionDocument
 from autogen_codeact.viewer.text import bounded
-from codeact_sandbox.host.waiting import wait_for
-from codeact_sandbox.types.errors import SandboxDied, SandboxNotStarted
+from codeact_sandbox.host.waiting import on_loop
+from codeact_sandbox.types.errors import SandboxNotStarted
 from codeact_sandbox.types.filenames import printable
 
 if TYPE_CHECKING:
@@ -149,13 +149,8 @@ class RunControl:
             ValueError: It is not the number of a port.
             SandboxError: There is no sandbox, it has no ports of its own, or it took more than 20 s.
         """
-        opening = self._open_port(port)
-        try:
-            opened = asyncio.run_coroutine_threadsafe(opening, self._loop)
-        except RuntimeError:  # its loop has ended
-            opening.close()
-            raise SandboxDied("The run has ended, and its ports with it.") from None
-        return await wait_for(opened, _OPEN_S, "The port was not opened in time: try again.")
+        ended, late = "The run has ended, and its ports with it.", "The port was not opened in time: try again."
+        return await on_loop(self._loop, self._open_port(port), _OPEN_S, ended=ended, late=late)
 
     async def _open_port(self, port: int) -> str:
         if self.sandbox is None:

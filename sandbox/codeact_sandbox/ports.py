@@ -17,7 +17,7 @@ from codeact_sandbox.commands import HasCommands, live_client
 from codeact_sandbox.egress.channel import HEAD_LIMIT, PIECE, Channel, relay
 from codeact_sandbox.egress.channels import FIRST_OF_HOST, MAX_CHANNELS, Channels
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
-from codeact_sandbox.host.waiting import wait_for
+from codeact_sandbox.host.waiting import on_loop
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
 
 MAX_CLOSING = 4 * MAX_CHANNELS
@@ -117,12 +117,8 @@ class Ports(Channels):
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something in the thread, for a caller in any event loop."""
         assert self._loop is not None
-        try:
-            done = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:  # it has been closed
-            work.close()
-            raise SandboxDied("the sandbox has ended, and its ports with it") from None
-        return await wait_for(done, ANSWER_TIMEOUT_S, "a port was not opened or closed in time")
+        ended, late = "the sandbox has ended, and its ports with it", "a port was not opened or closed in time"
+        return await on_loop(self._loop, work, ANSWER_TIMEOUT_S, ended=ended, late=late)
 
     async def listen(self, port: int) -> Forward:
         """Start to forward a port."""
