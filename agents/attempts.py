@@ -167,7 +167,7 @@ class Attempts:
 
         async def ask() -> int:
             is_async = inspect.iscoroutinefunction(choose)
-            found: Any = await (choose(tried) if is_async else asyncio.to_thread(choose, tried))
+            found: Any = choose(tried) if is_async else await asyncio.to_thread(choose, tried)
             found = await found if inspect.isawaitable(found) else found
             number = found.number if isinstance(found, Attempt) else 1 if found is None else found
             if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(tried):
