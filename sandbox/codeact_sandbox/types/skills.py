@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,9 +103,8 @@ def describe_skills(skills: Sequence[Skill], most_chars: int = MAX_SHOWN_CHARS) 
         "paths are relative to its folder, and its scripts run here, in code:"
     ]
     for skill in skills:
-        text = printable_text(" ".join(skill.description.split())).replace("```", "'''")
         tools = f" (tools: {', '.join(skill.allowed_tools)})" if skill.allowed_tools else ""
-        text += printable_text(tools)
+        text = printable_text(" ".join(f"{skill.description}{tools}".split())).replace("```", "'''")
         lines.append(f"- {skill.target}: {text if len(text) <= room else f'{text[: room - 1]}…'}")
     return "\n".join(lines)
 
@@ -161,7 +161,7 @@ def _checked(folder: Path, fields: dict[str, str | list[str]]) -> Skill:
         raise ValueError(f"its name is {name!r}, and its folder must have the same")
     if not isinstance(description, str) or not description.strip():
         raise ValueError("its description is missing: say what it does, and when to use it")
-    listed = re.findall(r"[^\s(),]+(?:\([^)]*\))?", tools) if isinstance(tools, str) else tools
+    listed = re.findall(r"[^\s(),]+(?:\([^)]{0,200}\))?", tools) if isinstance(tools, str) else tools
     allowed = tuple(each[:MAX_NAME_CHARS] for each in listed[:MAX_TOOLS])
     return Skill(
         name, description.strip()[:MAX_DESCRIPTION_CHARS], folder, allowed
@@ -203,23 +203,22 @@ def read_front_matter(text: str) -> dict[str, str | list[str]]:
     if len(ends) < 2 or ends[0] != 0:
         raise ValueError(f"its {FILE} must begin with fields between two lines of ---")
     fields: dict[str, str | list[str]] = {}
-    rows = lines[1 : ends[1]]
+    rows = deque(lines[1 : ends[1]])
     while rows:
-        line = rows.pop(0)
+        line = rows.popleft()
         if not line.strip() or line.startswith("#"):
             continue
         found = _KEY.fullmatch(line.rstrip())
         if found is None:
             raise ValueError(f"its {FILE} has a line that is no field: {line.strip()[:80]!r}")
-        key, first, below = found[1], (found[2] or "").strip(), []
+        key, first, below = found[1], (found[2] or "").strip(), list[str]()
         if key in fields:
             raise ValueError(f"its {FILE} has the field {key} twice")
         if key in _READ and (quoted := _QUOTED.match("\n".join([first, *rows]))):
             # The lines of a text in quotes need no indentation.
-            below = rows[: quoted[1].count("\n")]
-            del rows[: len(below)]
+            below += [rows.popleft() for _ in range(quoted[1].count("\n"))]
         while rows and (not rows[0].strip() or rows[0][0] in " \t}]" or rows[0].startswith("- ")):
-            below.append(rows.pop(0))
+            below.append(rows.popleft())
         fields[key] = _value(key, first, below) if key in _READ else ""
     return {key: fields[key] for key in _READ if key in fields}
 
