@@ -44,7 +44,8 @@ _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
 _LABEL_START = re.compile(r"[\w{.]")
 
 _TAGS = {"<execute>": "python", "<execute_bash>": "bash", "<execute_ipython>": "python", "<execute_python>": "python"}
-_OUTSIDE = re.compile("`{3,}|~{3,}|<!--|" + "|".join(_TAGS))
+# Each alternative begins with a character and not with a repetition: `re` then looks for these characters only.
+_OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS))
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
 # smolagents instructs models to write this behind a closing fence, as a stop sequence.
 _STOP = "<end_code>"
