@@ -203,8 +203,19 @@ class CodeRunner:
         in_branch = (
             partial(branch.run, attempt, self._context_of) if attempt is not None and branch is not None else None
         )
+        ask = partial(self._ask, blocks, cancellation_token)
         live = partial(self._run_live, blocks, cancellation_token, emit, in_branch)
-        return await (live() if self.steps is None else self.steps.run(self, blocks, live, attempt))
+        if self.steps is None:
+            return await ask() or await live()
+        return await self.steps.run(self, blocks, live, attempt, ask)
+
+    async def _ask(self, blocks: list[CodeBlock], token: CancellationToken) -> RunEnded | None:
+        """Ask whether code may run; return how it ended if it may not."""
+        if self.options.approval_func is None:
+            return None
+        context = await self._context.get_messages()
+        answer = await request_approval(self.options.approval_func, blocks, context, token)
+        return None if answer.approved else RunEnded(denied(answer.reason))
 
     async def keep_attempt(self, blocks: list[CodeBlock], ended: RunEnded, branch: StepBranch, number: int) -> RunEnded:
         """Make the state after an attempt, which has ended so, the session."""
@@ -239,11 +250,6 @@ class CodeRunner:
         end: BlockEnd,
         attempt: RunInBranch | None,
     ) -> CodeResult:
-        if self.options.approval_func is not None:
-            context = await self._context.get_messages()
-            answer = await request_approval(self.options.approval_func, blocks, context, token)
-            if not answer.approved:
-                return denied(answer.reason)
         self._ran_code = True
         await self.rebuild(token)
         before = await self._prepare(token) if self.options.setup is not None else None
