@@ -280,7 +280,9 @@ class AgentSteps:
         with questions.busy(step):
             token = ASKS.set(StepQuestions(questions, step, text, answer))
             try:
-                return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()), attempt, ask)
+                return await self._run_step(
+                    runner, step, code, lambda: questions.unless_ended(live()), attempt, ask=ask
+                )
             finally:
                 ASKS.reset(token)
 
