@@ -221,7 +221,7 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
     # Code that succeeded has dealt with an exception, but commands in it may have failed.
     find: list[Callable[[str, SandboxFacts], Hint | None]] = [_package, _command, _connection]
     if failed:
-        find += [_read_only, _full, _processes]
+        find += [_read_only, _full, _processes, _input]
     hints = [hint for one in find if (hint := one(text, facts)) is not None]
     if result.outcome == "oom":
         more = f"{2 * facts.memory_bytes // 1024**2}m"
@@ -303,3 +303,10 @@ def _processes(text: str, _: SandboxFacts) -> Hint | None:
         return None
     problem = "the sandbox has as many processes and threads as it may have at once."
     return Hint(problem, "Start fewer at once, and end those that are not needed.", (("pids=…", "--option pids=…"),))
+
+
+def _input(text: str, _: SandboxFacts) -> Hint | None:
+    if "EOFError: EOF when reading a line" not in text:
+        return None
+    way_out = "Put the value into the code, or read it from a file or a variable of the environment."
+    return Hint("nobody can answer input() here.", way_out)

@@ -28,6 +28,8 @@ PROCESSES = (
     "Hint: the sandbox has as many processes and threads as it may have at once. Start fewer at once, and end those that are not "
     "needed."
 )
+NO_INPUT = "Hint: nobody can answer input() here. Put the value into the code, or read it from a file or a variable of the "
+    "environment."
 WRITABLE = "Hint: code can write in /workspace and /tmp; other folders are read-only."
 NOT_INSTALLED = f"It can't be installed from code{WITHOUT}"
 COMMANDS = "Commands that are there: bash, git."
@@ -96,12 +98,16 @@ def test_a_limit_has_a_hint_for_the_model_and_one_for_persons() -> None:
 
 
 @pytest.mark.parametrize(
-    "output",
-    ["OSError: [Errno 30] Read-only file system: '/etc/x'", "PermissionError: [Errno 13] Permission denied: '/root/x'"],
+    ("output", "text"),
+    [
+        ("OSError: [Errno 30] Read-only file system: '/etc/x'", WRITABLE),
+        ("PermissionError: [Errno 13] Permission denied: '/root/x'", WRITABLE),
+        ("EOFError: EOF when reading a line", NO_INPUT),
+    ],
 )
-def test_read_only_path_has_one_hint_for_all(output: str) -> None:
+def test_what_no_option_helps_against_has_one_hint_for_all(output: str, text: str) -> None:
     (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
-    assert {hint.for_model, hint.for_person(flags=True), hint.for_person(flags=False)} == {WRITABLE}
+    assert {hint.for_model, hint.for_person(flags=True), hint.for_person(flags=False)} == {text}
 
 
 def test_hints_follow_the_options() -> None:

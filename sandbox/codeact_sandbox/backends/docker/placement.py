@@ -269,7 +269,8 @@ class Placement:
             slots = list(engine.slots)
             self.changed.notify_all()
         ends = f", which ends {format_count(len(slots), 'sandbox', 'sandboxes')} on it" if slots else ""
-        logger.warning("the Docker engine %s is out%s: %s", engine.host.label, ends, reason)
+        again = f"It is asked again every {PING_EVERY_S:g} s; sandboxes wait for an engine that answers."
+        logger.warning("the Docker engine %s is out%s: %s %s", engine.host.label, ends, reason, again)
         for slot in slots:
             if not slot.lost.done():
                 slot.lost.set_result(reason)
