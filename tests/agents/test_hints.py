@@ -28,8 +28,10 @@ PROCESSES = (
     "Hint: the sandbox has as many processes and threads as it may have at once. Start fewer at once, and end those that are not "
     "needed."
 )
-NO_INPUT = "Hint: nobody can answer input() here. Put the value into the code, or read it from a file or a variable of the "
+NO_INPUT = (
+    "Hint: nobody can answer input() here. Put the value into the code, or read it from a file or a variable of the "
     "environment."
+)
 WRITABLE = "Hint: code can write in /workspace and /tmp; other folders are read-only."
 NOT_INSTALLED = f"It can't be installed from code{WITHOUT}"
 COMMANDS = "Commands that are there: bash, git."
