@@ -67,10 +67,10 @@ class CostChoice:
     """The options of what the model may cost."""
 
     max_cost: float | None = agent_option(
-        None, metavar="AMOUNT", help="End when it has cost so many US dollars; in a chat, a turn."
+        None, metavar="USD", help="End when it has cost this much; in a chat, a turn."
     )
     price: str | None = agent_option(
-        None, metavar="P:C", help="US dollars for a million tokens, read and written: 2.5:10."
+        None, metavar="P:C", help="Dollars for a million tokens, read and written: 2.5:10."
     )
 
 

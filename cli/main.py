@@ -284,7 +284,7 @@ def _mcp(
         help="Serve many clients by HTTP. If CODEACT_MCP_TOKEN is set, requests need that token; other machines always do.",
     ),
     max_sessions: int | None = typer.Option(
-        None, min=1, metavar="N", help="With --http: sandboxes at the same time. Default: 8."
+        None, min=1, metavar="N", help="With --http: sandboxes at once. Default: 8."
     ),
     idle_timeout: float | None = typer.Option(
         None, min=1, metavar="SECONDS", help="With --http: end a session without a call for so long. Default: 600."

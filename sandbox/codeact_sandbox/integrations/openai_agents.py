@@ -87,10 +87,8 @@ class CodeactSession(BaseSandboxSession):
             await box.write(target, await asyncio.to_thread(coerce_write_payload(path=path, data=data).stream.read))
 
     async def _resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
-        exposed = self.state.exposed_ports
-        with self.using(
-            errors.ExposedPortUnavailableError, port=port, exposed_ports=exposed, reason="backend_unavailable"
-        ) as box:
+        given = {"port": port, "exposed_ports": self.state.exposed_ports, "reason": "backend_unavailable"}
+        with self.using(errors.ExposedPortUnavailableError, **given) as box:
             url = urlsplit((await box.forward(port)).url)
         return ExposedPortEndpoint(str(url.hostname), url.port or 0)
 
@@ -108,12 +106,7 @@ class CodeactSession(BaseSandboxSession):
 
 
 class CodeactClient(BaseSandboxClient[None]):
-    """A client, `SandboxRunConfig(client=CodeactClient())`.
-
-    Args:
-        exposed_ports: Ports whose address the `resolve_exposed_port` of a session returns. Default: none.
-        backend, options: As for `AsyncSandbox`.
-    """
+    """A client, `SandboxRunConfig(client=CodeactClient())`; its arguments are those of `AsyncSandbox`, and `exposed_ports`."""
 
     backend_id, supports_default_options = "codeact", True
 

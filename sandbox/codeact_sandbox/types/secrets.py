@@ -46,8 +46,7 @@ class Secret(BaseModel):
     def _has_no_value(cls, fields: Any) -> Any:
         if isinstance(fields, Mapping) and "value" in fields:
             raise ValueError(
-                "a secret has no value=: put the value into a variable of the host, and give its name, as in "
-                "Secret(env='API_KEY', hosts=['api.example.com'])"
+                "a secret has no value=: put the value into a variable of the host, and give its name as env="
             )
         return fields
 
