@@ -49,7 +49,6 @@ from autogen_codeact.agents.step_record import InBranch, RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.executors.tools.later import Later
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.background import RUN_IN_BACKGROUND, BackgroundJobs
 from codeact_sandbox.facts import SandboxFacts
@@ -155,11 +154,6 @@ class CodeRunner:
                 f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
                 "DockerCommandLineCodeExecutor, or omit tools, approve_tool, handoffs and background."
             )
-
-    @property
-    def asks_later(self) -> bool:
-        """Whether somebody who answers later approves its code."""
-        return isinstance(self.options.approval_func, Later)
 
     async def surroundings(
         self, token: CancellationToken

@@ -51,10 +51,6 @@ class RunsCode(Protocol):
 
     in_session: bool
 
-    @property
-    def asks_later(self) -> bool:
-        """Whether somebody who answers later approves its code."""
-
     def journal(self) -> Journal | None:
         """Return the journal of its session; None without a session."""
 

@@ -15,7 +15,6 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
-from autogen_codeact.agents.approval import shown_code
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.agents.step_record import InBranch, Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
@@ -240,7 +239,7 @@ class AgentSteps:
         step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
         if step is not None:
             return await self._repeat(runner, step, attempt)
-        return await self._run(runner, blocks, code, live, attempt, ask=ask)
+        return await self._run(runner, code, live, attempt, ask)
 
     async def _repeat(self, runner: RunsCode, step: StepResult, attempt: InBranch | None) -> RunEnded:
         if (result := step.result) is None:
@@ -262,23 +261,17 @@ class AgentSteps:
     async def _run(
         self,
         runner: RunsCode,
-        blocks: list[CodeBlock],
         code: list[CodeText],
         live: Callable[[], Awaitable[RunEnded]],
         attempt: InBranch | None,
-        *,
         ask: Ask | None,
     ) -> RunEnded:
         await self._do_late()
         questions, step = self.questions, Step(self.log, self.agent, self.history.steps + 1)
         if questions is None:
             return await self._run_step(runner, step, code, live, attempt, ask=ask)
-        # Before the step begins in the log: nothing is lost then if the run ends.
-        text, answer = shown_code(blocks) if runner.asks_later else None, (True, "")
-        if text is not None:
-            answer = await questions.about_code(self.agent, step.number, text)
         with questions.busy(step):
-            token = ASKS.set(StepQuestions(questions, step, text, answer))
+            token = ASKS.set(StepQuestions(questions, step))
             try:
                 return await self._run_step(
                     runner, step, code, lambda: questions.unless_ended(live()), attempt, ask=ask
