@@ -172,8 +172,6 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:
-    if summary.repeats > 1 and summary.pass_at:
-        yield "pass@k: " + ", ".join(f"{format_percent(rate)} (k = {k})" for k, rate in summary.pass_at.items())
     yield f"work: {format_count(summary.steps, 'step')}, {format_count(summary.model_calls, 'model call')}"
     if summary.wall_seconds is not None:
         yield f"wall time: {format_seconds(round(summary.wall_seconds))}"

@@ -424,9 +424,7 @@ class ManagedSandbox:
 
     # Files
 
-    put_file = transfers.put_file
     put = transfers.put
-    get_file = transfers.get_file
     get = transfers.get
     write = transfers.write
     read = transfers.read
