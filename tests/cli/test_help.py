@@ -41,7 +41,7 @@ model_calls_per_minute tasks_per_minute max_seconds task_timeout
     "image": "build",
     "image build": "--force",
     "doctor": "--json --image",
-    "clean": "--all --dry-run --json",
+    "clean": "--all",
 }
 """What the help of each command names."""
 
