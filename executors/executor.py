@@ -94,8 +94,8 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
         options = {name: value for name, value in config.values().items() if name not in ExecutorConfig.model_fields}
         return cls(**{**options, **loaded(config.tools, config.approve_tool)})
 
-    upload = ManagedSandbox.put
-    download = ManagedSandbox.get
+    upload = ManagedSandbox.put_file
+    download = ManagedSandbox.get_file
 
 
 @contextmanager

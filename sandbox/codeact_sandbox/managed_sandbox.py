@@ -424,7 +424,9 @@ class ManagedSandbox:
 
     # Files
 
+    put_file = transfers.put_file
     put = transfers.put
+    get_file = transfers.get_file
     get = transfers.get
     write = transfers.write
     read = transfers.read

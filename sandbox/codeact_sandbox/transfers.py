@@ -18,6 +18,22 @@ from codeact_sandbox.types.protected_names import ProtectedNames
 MAX_READ_BYTES = 256 * 1024**2
 
 
+async def put_file(sandbox: HasCommands, source: Path | str, name: str | None = None) -> None:
+    """Copy a file from the host into the workspace.
+
+    Args:
+        source: The file on the host.
+        name: Its path relative to the workspace. Default: its own name.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It can't be read, or the sandbox can't store it.
+    """
+    source = Path(source)
+    name = safe_name(name if name is not None else source.name)
+    await (await sandbox.ready()).requests.write_file(name, 0o644, in_threads(_chunks(source)))
+
+
 async def put(sandbox: HasCommands, source: Path | str, name: str | None = None) -> None:
     """Copy a file or a folder from the host into the sandbox.
 
@@ -33,8 +49,28 @@ async def put(sandbox: HasCommands, source: Path | str, name: str | None = None)
     if source.is_dir():
         await trees.put_folder(sandbox, source, name if name is not None else source.resolve().name)
     else:
-        name = safe_name(name if name is not None else source.name)
-        await (await sandbox.ready()).requests.write_file(name, 0o644, in_threads(_chunks(source)))
+        await put_file(sandbox, source, name)
+
+
+async def get_file(sandbox: HasCommands, name: str, target: Path | str) -> Path:
+    """Copy a file from the workspace to the host.
+
+    Args:
+        name: Its path relative to the workspace.
+        target: The file on the host; it is replaced if it exists.
+
+    Returns:
+        The file on the host.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
+    """
+    target = Path(target)
+    # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
+    folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
+    await in_thread(folder.prepare)
+    return await sync.copy_out(folder, await sandbox.ready(), safe_name(name), target.name, 0o644)
 
 
 async def get(sandbox: HasCommands, name: str, target: Path | str) -> Path:
@@ -54,18 +90,11 @@ async def get(sandbox: HasCommands, name: str, target: Path | str) -> Path:
     """
     if name != "." and not name.startswith("/"):
         try:
-            return await _get_file(sandbox, name, Path(target))
+            return await get_file(sandbox, name, target)
         except SandboxFileError as error:
             if error.errno != errno.EINVAL or (await trees.stat(sandbox, name)).type != "folder":
                 raise
     return await trees.get_folder(sandbox, name, Path(target))
-
-
-async def _get_file(sandbox: HasCommands, name: str, target: Path) -> Path:
-    # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
-    folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
-    await in_thread(folder.prepare)
-    return await sync.copy_out(folder, await sandbox.ready(), safe_name(name), target.name, 0o644)
 
 
 async def write(sandbox: HasCommands, name: str, data: bytes | str) -> None:

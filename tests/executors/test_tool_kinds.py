@@ -176,8 +176,8 @@ class TestWorkbenches:
             await tool.run({"most": 0, "kinds": ["c"], "filter": 3, "more": 1})
         assert str(caught.value) == (
             "most: 0 is less than the minimum of 1; filter: 3 is not of type 'object'; kinds[0]: 'c' is not one of ['a', 'b']; "
-            "the arguments: 'key-word' is a required property; "
-            "the arguments: Additional properties are not allowed ('more' was unexpected)"
+            "'key-word' is a required property; "
+            "Additional properties are not allowed ('more' was unexpected)"
         )
         await tools.stop()
         assert workbench.events == [

@@ -302,7 +302,7 @@ def _sentence(error: Any) -> str:
     if error.validator in ("anyOf", "oneOf") and error.context:
         first = {each.schema_path[0]: _sentence(each) for each in reversed(error.context)}
         said = f"fits none of its types: {'; or '.join(first[key] for key in sorted(first))}"
-    return f"{_path(error) or 'the arguments'}: {said}"
+    return f"{path}: {said}" if (path := _path(error)) else str(said)
 
 
 def _describe_schema_error(error: Exception) -> str:
