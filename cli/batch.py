@@ -17,7 +17,7 @@ from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
 from autogen_codeact.cli import batch_display
-from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, read_settings
+from autogen_codeact.cli.batch_input import AgentMaker, count_tasks, describe_job, read_settings
 from autogen_codeact.cli.exit import (
     EXIT_INTERRUPTED,
     CommandError,
@@ -65,7 +65,6 @@ class _Running:
     ) -> None:
         self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
         self._maker = AgentMaker(job.agent, job.model)
-        self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
         self._writer = batch_display.RowWriter() if end.enabled else None
         self._batch: Batch | None = None
         self._total = 0
@@ -98,7 +97,7 @@ class _Running:
             stack.push_async_callback(self._maker.close)
             self._maker.open()
             # What is wrong with the file as a whole is said before anything is started.
-            self._total = await self._tasks.count(self._settings.repeat)
+            self._total = self._settings.repeat * await count_tasks(self._job.tasks)
             kind = await self._choose_sandbox()
             try:
                 spent = await self._follow(kind)
@@ -127,7 +126,7 @@ class _Running:
         del options["work_dir"]
         batch = self._batch = run_batch(
             self._maker,
-            cast("Any", self._tasks),
+            self._job.tasks,
             out=self._job.out,
             settings=self._settings,
             sandbox=cast("Any", kind),
@@ -184,8 +183,6 @@ class _Running:
             self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})
         else:
             batch_display.print_summary(summary, job.out)
-            if job.check is not None and summary.completed and not summary.checked:
-                say(f"--check {job.check} has checked nothing: no task has `expected`, the right answer")
             if ended == "complete" and not self._taken:
                 say("all tasks had results, so none was run: give another --out to do them again")
         if spent is not None:

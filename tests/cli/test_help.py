@@ -27,7 +27,7 @@ TASK --model replay:FILE --base-url --api-key-env --model-timeout --untrusted --
 --resume --rebuild --trust --save --no-save --max-cost --price {SANDBOX}
     """,
     "batch": """
-TASKS --out --limit --check --accept-changes --json --concurrency --repeat --max-tokens --max-cost
+TASKS --out --accept-changes --json --concurrency --repeat --max-tokens --max-cost
 --price --model --act --team --data --package --option attempts backoff max_sandboxes sandbox_uses
 model_calls_per_minute tasks_per_minute max_seconds task_timeout
     """,
