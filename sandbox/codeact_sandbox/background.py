@@ -108,7 +108,7 @@ class BackgroundJobs:
     def __init__(self, sandbox: HasCommands | None = None) -> None:
         self._sandbox = sandbox
         self._jobs: dict[str, _Started] = {}
-        self._count = 0
+        self._count = self._starting = 0
         self._forgotten = 0
         """Jobs that have ended and were forgotten before the model was told."""
         self.lost = False
@@ -158,12 +158,16 @@ class BackgroundJobs:
     async def _start(self, words: list[str], text: str, cwd: str) -> str:
         if self._sandbox is None:
             raise ValueError("nobody here starts jobs")
-        if sum(each.job.exit_code is None for each in self._jobs.values()) >= MAX_JOBS:
+        if self._starting + sum(each.job.exit_code is None for each in self._jobs.values()) >= MAX_JOBS:
             raise ValueError(TOO_MANY)
         ended = [name for name, each in self._jobs.items() if each.job.exit_code is not None]
         for name in ended[: -MAX_JOBS + 1]:
             self._forgotten += not self._jobs.pop(name).told_end
-        job = await start_job(self._sandbox, words, cwd=cwd, env={"PYTHONUNBUFFERED": "1"})
+        self._starting += 1
+        try:
+            job = await start_job(self._sandbox, words, cwd=cwd, env={"PYTHONUNBUFFERED": "1"})
+        finally:
+            self._starting -= 1
         self._count += 1
         # An old job of a session that was rebuilt must not be taken for a new one.
         name = f"{self._count}-{secrets.token_hex(4)}"

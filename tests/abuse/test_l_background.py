@@ -15,7 +15,10 @@ async def test_l10_jobs_that_flood_or_never_end_are_bounded_and_end_with_the_tur
     code = (
         "job = run_in_background('yes flood')\nimport time; time.sleep(0.5); print(len(job.output()) <= 200_000)",
         "run_in_background(['sh', '-c', 'trap \"\" TERM INT HUP; while :; do sleep 3917; done'])\n"
-        "for n in range(17): run_in_background(['sleep', '3917'])",
+        "from concurrent.futures import ThreadPoolExecutor as Pool\n"
+        "with Pool(40) as pool:  # many calls at once\n"
+        "    calls = [pool.submit(run_in_background, ['sleep', '3917']) for _ in range(40)]\n"
+        "errors = list(filter(None, (call.exception() for call in calls)))\nprint(len(errors))\nraise errors[0]",
     )
     async with started(backend) as executor:
         agent, client = agent_of(executor, *map(python, code), "Done.", "Done.")
@@ -24,6 +27,7 @@ async def test_l10_jobs_that_flood_or_never_end_are_bounded_and_end_with_the_tur
         assert (await executor.exec("cat /proc/*/cmdline | grep -ac 'yes.floo[d]'")).stdout == "0\n"
     first, second = outputs(result.messages)
     assert first == "True\n"
+    assert second.startswith("26\n")  # two run before
     assert "16 background jobs run already: wait for one, or stop one" in second
     news = [event.metadata["jobs"] for event in result.messages if "jobs" in event.metadata]
     assert news[0].startswith("[job 1 (yes flood) runs; its new output:]\n[…]\n")

@@ -1,5 +1,6 @@
 """M, case 1. Secrets: code and servers that work together do not get a value to the code, nor to another host."""
 
+import ast
 import base64
 import gzip
 import logging
@@ -135,6 +136,19 @@ async def test_m1_a_server_that_sends_it_back(subject: Subject, there: Reflector
             output = await said(subject, there, '    print(get("/", f"X-Key: {KEY}"))')
             assert "*" * 12 in output, (name, way, output)
             assert sent.decode()[4:12] not in output, (name, way, output)
+
+
+@one_kind
+async def test_m1_pieces_of_an_answer_do_not_show_how_a_value_begins(subject: Subject, there: Reflector) -> None:
+    """A server that sends back what it is asked, in pieces: what was held back of them told one character after another."""
+    there.answers = lambda request: chunked(request.split(b" ")[1], 9)
+    code = """
+    begun = ["/" + KEY[:8], "/k3y/of+t", "/xxxxxxxx", "/" + "k3y/of+t".encode().hex(), "/" + "x" * 16]
+    print([[len(part) for part in get(path).split(b"\\r\\n")] for path in begun])
+    """
+    one, two, three, four, five = ast.literal_eval(await said(subject, there, code))
+    assert one == two == three
+    assert four == five
 
 
 @one_kind

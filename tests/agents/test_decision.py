@@ -14,7 +14,7 @@ from autogen_codeact.agents.decision import (
 )
 from tests.agents.support import decision, scripted
 from tests.cases import case
-from tests.openai_server import OpenAIServer, Reply, structured
+from tests.openai_server import OpenAIServer, Reply
 
 FAILURE: list[LLMMessage] = [
     UserMessage(content="The script ran, then exited with an error (POSIX exit code: 3)", source="coder")
@@ -101,18 +101,6 @@ async def test_an_empty_answer_is_not_quoted_back() -> None:
 
 def forms(server: OpenAIServer) -> list[str | None]:
     return [(request.get("response_format") or {}).get("type") for request in server.requests]
-
-
-@structured
-async def test_a_schema_goes_over_the_wire() -> None:
-    async with OpenAIServer([decision(True)]) as server:
-        decided = await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
-
-    assert decided.decision == YES
-    assert (decided.usage.prompt_tokens, decided.usage.completion_tokens) == (7, 3)
-    schema = server.requests[0]["response_format"]["json_schema"]
-    assert schema["name"] == "RetryDecision"
-    assert schema["schema"]["required"] == ["reason", "retry"]
 
 
 @pytest.mark.parametrize(

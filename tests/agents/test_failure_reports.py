@@ -19,8 +19,6 @@ from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.agents.observation import CALLS_MADE
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    Limits,
     SandboxDied,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -116,38 +114,6 @@ async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubbl
     ]
     assert next_attempt[3:] == [model("skip the payment"), from_agent(CARRY_ON)]
     assert contents(client, 1)[-1] == from_agent(QUESTION)
-
-
-async def test_failed_calls_are_distinguished_from_calls_in_progress(bubblewrap: None) -> None:
-    async def slow() -> None:
-        """Take for ever."""
-        await asyncio.sleep(60)
-
-    def refuse() -> None:
-        """Fail."""
-        raise ValueError("no such account")
-
-    code = "try:\n    refuse()\nexcept ValueError:\n    pass\nslow()"
-    client = scripted(python(code), decision(False, "no use"), "I could not.")
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=4) as executor:
-        agent = CodeExecutorAgent("actor", executor, model_client=client, max_retries_on_error=1, tools=[slow, refuse])
-        await agent.run(task="Go.")
-
-    calls = (
-        "- refuse() failed: ValueError: no such account\n"
-        "- slow() was under way when it was stopped; it may have been done or not"
-    )
-    assert f"{CALLS_MADE}\n{calls}" in str(contents(client, 1)[-2].content)
-
-
-async def test_out_of_memory_is_reported_as_such(docker_engine: str) -> None:
-    bank = Bank()
-    async with DockerCommandLineCodeExecutor(mode="session", limits=Limits(memory="128m")) as executor:
-        _, next_attempt = await decided(executor, PAYS + "x = bytearray(500_000_000)", bank)
-    words = str(next_attempt[2].content)
-    assert words.startswith("The code was killed because it used more memory than the sandbox has")
-    assert RESTORED in words
-    assert 'gave "receipt 1"' in words
 
 
 async def test_calls_of_an_interrupted_turn_are_reported_in_the_next(session: SandboxCodeExecutor) -> None:

@@ -150,12 +150,6 @@ def test_long_text_keeps_head_and_tail() -> None:
             assert bounded(text, 101) == text
 
 
-def test_describing_changes_nothing() -> None:
-    made = result(1, "", outcome="timeout", notes=("n",))
-    describe(made)
-    assert made == result(1, "", outcome="timeout", notes=("n",))
-
-
 def test_metadata_tells_what_a_dumped_event_would_lose() -> None:
     assert metadata_of(CodeResult(2, "")) == {"outcome": "error", "exit_code": "2"}
     made = result(137, outcome="oom", state="lost", duration_s=1.5, error=ErrorInfo("OutOfMemory", "m"))

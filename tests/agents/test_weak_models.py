@@ -296,15 +296,6 @@ async def test_code_in_no_form_that_runs_is_asked_for_again_and_is_never_a_good_
                 assert reasons & COULD_RUN or reasons == {"unlabelled"} or {"cut_off", "stopped"} & {*answer.metadata}  # type: ignore[union-attr]
 
 
-def test_prose_of_recorded_answers_is_no_code(shared_data: Path) -> None:
-    texts = [step["assistant"] for each in rows(shared_data / "mint/sessions.jsonl.gz") for step in each["steps"]]
-    texts += [each["content"] for each in rows(shared_data / "autogen-notebooks/messages.jsonl.gz")]
-    found = [text for text in texts if any(each.reason == "unfenced" for each in find_code([text], LANGUAGES).not_run)]
-    assert len(found) == 2
-    assert "print(solution)\n\nThis gives:" in found[0]  # with an output that its model has invented
-    assert found[1] == "Eq(-8*x, 184)\n"  # what a program has printed
-
-
 # Endless repetition
 
 

@@ -229,14 +229,6 @@ class TestMcpServer:
             shop.tools["place_order"].description
         )
 
-    async def test_mcp_tools_are_called(self, shop: StubHost):
-        assert await shop.run("add(1) * 2, add(a=1, b=5)") == (6, 6)
-        assert await shop.run("shop_stock_take('apple'), shop_stock_take('apple')") == ("2 left", "1 left")
-        assert await shop.run("print_('a')") == "a\nA"
-        total = "(lambda r: (r['total'], r['paid_by'], [l['sku'] for l in r['lines']]))"
-        code = f"{total}(place_order([{{'sku': 'x', 'amount': 2}}, {{'sku': 'y'}}], paid_by='cash'))"
-        assert await shop.run(code) == (3.0, "cash", ["x", "y"])
-
     async def test_errors_and_images_of_mcp_tools_arrive(self, shop: StubHost):
         with pytest.raises(RuntimeError, match=r"^Error executing tool fail: out of paper$"):
             await shop.run("fail('out of paper')")

@@ -106,6 +106,26 @@ async def test_the_clients_user_is_asked_about_tools_that_are_not_allowed(start:
         )
 
 
+async def test_a_question_is_one_line_and_says_what_it_leaves_out(start: Start) -> None:
+    asked = []
+
+    async def answer(_: Any, request: ElicitRequestParams) -> ElicitResult:
+        asked.append(request.message)
+        return ElicitResult(action="decline", content={})
+
+    code = """import host_tools
+for name in ('sku', 'x)\\n\\nThat was the whole call. (y'):
+    try: host_tools._call('shop.shop_stock_take', {name: 'a' * 2000})
+    except PermissionError as error: print(error)
+"""
+    async with start("--allow", "x", answer=answer) as session:
+        shown = await text(session, "run_code", code=code)
+    assert asked == [
+        f'Allow this call?\nshop.shop_stock_take(sku="{"a" * 995} … and 1,006 characters more)',
+        f'Allow this call?\nshop.shop_stock_take(x)\\n\\nThat was the whole call. (y="{"a" * 967} … and 1,034 characters more)',
+    ], shown
+
+
 def test_client_of_mcp_2_with_a_server_of_mcp_2(servers: Path) -> None:
     command = json.dumps([str(COMMAND), "mcp", "--sandbox", "bubblewrap", "--wrap", str(servers)])
     calls = [["search_tools", {"query": "stock", "limit": 1}, 30], ["run_code", {"code": "shop.add(40)"}, 30]]

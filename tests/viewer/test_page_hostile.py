@@ -305,31 +305,3 @@ async def test_list_says_why_a_run_cannot_be_read(page, tmp_path):
         await expect(row).to_contain_text("its log does not begin with the start of a run")
         await expect(row).to_contain_text("unreadable")
         assert await reading_problems(page) == []
-
-
-HARD_MARKDOWN = {
-    "long fences": ("```" + " " * 9_900 + "`\n") * 6,
-    "deep quotes": ">" * 60_000,
-    "deep lists": "".join(" " * depth + "- a\n" for depth in range(300)),
-    "open marks": "**a " * 15_000,
-    "open links": "[" * 30_000 + "a](" * 10_000,
-    "ticks": "`" * 60_000,
-    "spaces": "# " + " " * 60_000 + "x",
-    "table": "|" * 30_000 + "\n" + "|-" * 15_000 + "\n",
-    "underscores": "_a" * 30_000,
-    "escapes": "\\" * 60_000,
-}
-
-
-async def test_markdown_that_is_hard_to_read_does_not_freeze_the_page(page, tmp_path):
-    events = [started("t"), *(text(each, "coder") for each in HARD_MARKDOWN.values()), RunFinished(outcome="completed")]
-    write_log(tmp_path / "hard", lines(events))
-    async with serve(tmp_path) as address:
-        await page.goto(f"{address}runs/hard")
-        # The number grows while the log is read.
-        await expect(page.locator(".facts")).to_contain_text(f"{len(events)} steps")
-        await expect(page.locator("#step-1")).to_be_visible()
-        await page.keyboard.press("G")
-        await expect(page.locator("article.kind-end")).to_be_visible()
-        for number in range(1, len(events)):
-            await show(page, number)

@@ -350,19 +350,6 @@ def test_titles_of_answers_have_no_marks_of_markdown(tmp_path):
     assert [each["title"] for each in run.summaries(2, 2)] == ["Sum Five of x: a*b, #1"]
 
 
-def test_long_output_is_shortened_and_the_whole_can_be_had(tmp_path):
-    output = "".join(f"line {n}\n" for n in range(30_000))
-    run = read(write_log(tmp_path / "run", lines(whole_run(output=output))))
-    number, block = next((each["number"], each) for each in steps(run) if each["kind"] == "block")
-    assert block["output_bytes"] == len(output)
-    assert len(block["output"]) < 41_000
-    assert block["output"].startswith("line 0\n")
-    assert block["output"].endswith("line 29999\n")
-    assert "characters left out" in block["output"]
-    assert run.output(number) == output
-    assert run.output(999) is None
-
-
 def test_damaged_lines_are_one_gap_and_the_rest_is_there(tmp_path):
     content = lines(whole_run())
     content[3:5] = [b"{broken\n", b"\x00\xff\n", b'{"type": 1}\n']

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
+_SLICE = 4096
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -35,8 +36,10 @@ class Mask:
     """Masks some values."""
 
     def __init__(self, values: Iterable[bytes]) -> None:
-        self._forms = sorted({form for value in values for form in forms(value)}, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, self._forms)))
+        found = sorted({form for value in values for form in forms(value)}, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, found)))
+        self.most_held = len(found[0]) - 1
+        """How many bytes a part of a form can have."""
 
     def apply(self, data: bytes) -> bytes:
         """Return data without the values; its length stays."""
@@ -47,22 +50,15 @@ class Mask:
         return self.apply(text.encode()).decode()
 
     def held_back(self, data: bytes) -> int:
-        """Return how many bytes at the end of data could be the beginning of a value."""
-        return max(_overlap(data, form) for form in self._forms)
+        """Return how many bytes at the end of data wait for what follows: as many, whatever the values are.
 
-
-def _overlap(data: bytes, form: bytes) -> int:
-    """Return the length of the longest end of data that a form begins with and is longer than."""
-    begin = data.find(form[:1], max(0, len(data) - len(form) + 1))
-    while begin >= 0:
-        if form.startswith(data[begin:]):
-            return len(data) - begin
-        begin = data.find(form[:1], begin + 1)
-    return 0
+        Else the pieces of an answer would tell code how a value begins. No form has a line end in it.
+        """
+        return min(self.most_held, len(data) - 1 - data.rfind(b"\n"))
 
 
 class MaskedStream:
-    """Masks values in data that comes in pieces; only what could be the beginning of a value waits for the next piece."""
+    """Masks values in data that comes in pieces; only the end of the last line waits for the next piece."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
@@ -70,7 +66,10 @@ class MaskedStream:
 
     def feed(self, piece: bytes, *, last: bool = False) -> bytes:
         """Return what can be passed on."""
-        data = self._mask.apply(self._rest + piece)
-        kept = 0 if last else self._mask.held_back(data)
-        self._rest = data[len(data) - kept :]
-        return data[: len(data) - kept]
+        passed, size = [], max(_SLICE, self._mask.most_held)
+        for start in range(0, len(piece) or 1, size):  # no other thread runs while a part is searched
+            data = self._mask.apply(self._rest + piece[start : start + size])
+            kept = 0 if last else self._mask.held_back(data)
+            passed.append(data[: len(data) - kept])
+            self._rest = data[len(data) - kept :]
+        return b"".join(passed)

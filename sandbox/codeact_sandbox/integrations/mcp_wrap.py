@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from codeact_sandbox import AsyncSandbox, McpServer, Result, ToolApproval, ToolApprovalRequest
 from codeact_sandbox.tools.search import SearchTool
-from codeact_sandbox.types.filenames import printable, printable_text
+from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 MAX_ARGUMENT_CHARS = 1000
@@ -123,4 +123,6 @@ def calls_of(result: Result) -> list[str]:
 
 def _shown(name: str, arguments: Any, most: int = MAX_ARGUMENT_CHARS) -> str:
     text = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    return printable_text(f"{name}({text if len(text) <= most else f'{text[:most]} …'})")
+    more = f" … and {len(text) - most:,} characters more" if len(text) > most else ""
+    # On one line: names of arguments are the code's own words, which could pass for words of the question.
+    return f"{printable(f'{name}({text[:most]}')}{more})"

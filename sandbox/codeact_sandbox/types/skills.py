@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,7 +159,7 @@ def _checked(folder: Path, fields: dict[str, str | list[str]]) -> Skill:
         raise ValueError(f"its name is {name!r}, and its folder must have the same")
     if not isinstance(description, str) or not description.strip():
         raise ValueError("its description is missing: say what it does, and when to use it")
-    listed = re.findall(r"[^\s(),]+(?:\([^)]*\))?", tools) if isinstance(tools, str) else tools
+    listed = re.findall(r"[^\s(),]+(?:\([^)]{0,200}\))?", tools) if isinstance(tools, str) else tools
     allowed = tuple(each[:MAX_NAME_CHARS] for each in listed[:MAX_TOOLS])
     return Skill(
         name, description.strip()[:MAX_DESCRIPTION_CHARS], folder, allowed
@@ -200,9 +201,9 @@ def read_front_matter(text: str) -> dict[str, str | list[str]]:
     if len(ends) < 2 or ends[0] != 0:
         raise ValueError(f"its {FILE} must begin with fields between two lines of ---")
     fields: dict[str, str | list[str]] = {}
-    rows = lines[1 : ends[1]]
+    rows = deque(lines[1 : ends[1]])
     while rows:
-        line = rows.pop(0)
+        line = rows.popleft()
         if not line.strip() or line.startswith("#"):
             continue
         found = _KEY.fullmatch(line.rstrip())
@@ -210,7 +211,7 @@ def read_front_matter(text: str) -> dict[str, str | list[str]]:
             raise ValueError(f"its {FILE} has a line that is no field: {line.strip()[:80]!r}")
         below = []
         while rows and (not rows[0].strip() or rows[0][0] in " \t" or rows[0].startswith("- ")):
-            below.append(rows.pop(0))
+            below.append(rows.popleft())
         if found[1] in fields:
             raise ValueError(f"its {FILE} has the field {found[1]} twice")
         fields[found[1]] = _value(found[1], (found[2] or "").strip(), below)

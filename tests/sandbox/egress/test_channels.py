@@ -152,18 +152,6 @@ class TestSupervisor:
         proxy_runner.send(first, "data", b"still there")
         assert listening.recv(100) == b"still there"
 
-    def test_supervisor_accepts_a_limited_number_of_connections_at_a_time(self, proxy_runner: ProxyRunner) -> None:
-        (_, first), _ = proxy_runner.opened(), proxy_runner.opened()
-        proxy_runner.connect().sendall(b"third")
-        assert proxy_runner.runner.run("print('waits')")[1] == "waits\n"
-        proxy_runner.send(first, "close")
-        said = [proxy_runner.receive() for _ in range(3)]
-        assert sorted(said, key=lambda each: each[0]) == [
-            (first, {"op": "close"}, b""),
-            (first + 2, {"op": "open"}, b""),
-            (first + 2, {"op": "data"}, b"third"),
-        ]
-
     def test_supervisor_lets_the_last_bytes_be_read(self, proxy_runner: ProxyRunner) -> None:
         sock, ident = proxy_runner.opened()
         sock.sendall(b"never read")

@@ -2,7 +2,6 @@
 
 import ipaddress
 import socket
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,21 +71,6 @@ async def test_an_unreachable_host_is_refused_with_the_reason() -> None:
                 await Connector(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
             assert caught.value.status == status
             assert message in str(caught.value)
-
-
-async def test_a_slow_resolver_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "RESOLVE_TIMEOUT_S", 0.1)
-    release = threading.Event()
-
-    def slow(name: str) -> Sequence[str]:
-        release.wait(30)
-        return []
-
-    try:
-        with pytest.raises(Refused, match=r"^ok\.example:443 can't be reached: its address was not found in 0\.1 s$"):
-            await Connector(Policy(["ok.example"]), slow).connect("ok.example", 443)
-    finally:
-        release.set()
 
 
 async def test_a_host_that_accepts_no_connection_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,8 +279,10 @@ def test_values_that_contain_another_or_are_too_long_together_are_refused() -> N
         look_up(secrets(*names), {name: f"{name}{'x' * 8000}" for name in names})
 
 
-def test_what_is_no_value_is_passed_on_at_once() -> None:
+def test_whole_lines_are_passed_on_at_once() -> None:
     stream = MaskedStream(Mask([VALUE.encode()]))
     assert stream.feed(b"data: one\n\n") == b"data: one\n\n"
-    assert stream.feed(b"data: k3y/w") == b"data: "
-    assert stream.feed(b"!") == b"k3y/w!"
+    assert stream.feed(b"data: k3y/w") == b""
+    assert stream.feed(b"!\ndata") == b"data: k3y/w!\n"
+    assert stream.feed(b"", last=True) == b"data"
+    assert len(stream.feed(b"x" * 5000)) > 4900

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import pytest
 import trustme
-from hypothesis import given
-from hypothesis import strategies as st
 
 from codeact_sandbox.egress.http_proxy import ProxyRequest, check_headers, parse_head, read_request
 from codeact_sandbox.egress.tls_tunnel import HELLO_LIMIT, NotTls, is_hello_retry_request, read_client_hello
@@ -180,19 +178,6 @@ def test_a_second_hello_may_follow_a_change_of_cipher() -> None:
     assert (found.server_name, found.size) == ("second.example", len(data))
     for size in range(len(data)):
         assert read_hello(data[:size], second=True) is None, size
-
-
-BEGINNING = hello()[:60]
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for prefix in (b"", b"\x16\x03\x01\x01\x00", BEGINNING):
-        try:
-            found = read_hello(prefix + data)
-        except NotTls:
-            continue
-        assert found is None or found.size <= len(prefix + data)
 
 
 def test_an_endless_hello_is_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxFileError, SandboxStartError
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
 from tests.sandbox import reused
 from tests.sandbox.sandboxes import block, out, run
@@ -97,20 +97,6 @@ class TestWorkDir:
             assert Path(result.code_file).parent == folder
         assert not folder.exists()
 
-    async def test_work_dir_of_a_full_workspace_is_a_result(self, make_executor, tmp_path):
-        executor = await make_executor(work_dir=tmp_path, limits=Limits(workspace="1m", files=200))
-        result = await run(executor, "open('big', 'wb').write(b'x' * 2_000_000)")
-        assert (result.error.type, "No space left" in result.error.message) == ("OSError", True)
-        # No room is left for the code's own file either; it could never make any if it were not run.
-        result = await run(executor, "# filename: one.py\nprint(1)")
-        assert (result.outcome, result.output) == ("ok", "1\n")
-        assert result.notes == (
-            "There was no room in the workspace to save the code as one.py; it was run from memory.",
-        )
-        assert await out(executor, "rm big", "sh") == ""
-        result = await run(executor, "# filename: one.py\nprint(1)")
-        assert (result.outcome, result.notes) == ("ok", ())
-
 
 class TestCodeFiles:
     async def test_code_files_have_the_hash_or_the_requested_name(self, executor):
@@ -176,34 +162,9 @@ class TestUploadAndDownload:
             == "1000000 1\n"
         )
 
-    async def test_upload_and_download_follow_no_link(self, executor, tmp_path):
-        await out(
-            executor,
-            "ln -sfn /tmp away; ln -sf /etc/passwd password; mkdir -p folder; mkfifo fifo 2>/dev/null || true",
-            "sh",
-        )
-        (tmp_path / "source").write_text("x")
-        with pytest.raises(SandboxFileError):
-            await executor.upload(tmp_path / "source", "away/x")
-        with pytest.raises(SandboxFileError):
-            await executor.upload(tmp_path / "source", "folder")
-        await executor.upload(tmp_path / "source", "password")  # takes the link's place
-        assert await out(executor, "import os; print(os.path.islink('password'), os.listdir('/tmp'))") == "False []\n"
-        for name in ("away/x", "fifo", "folder", "not/there"):
-            with pytest.raises(SandboxFileError):
-                await asyncio.wait_for(executor.download(name, tmp_path / "target"), 10)
-        assert not (tmp_path / "target").exists()
-        assert not [name for name in await executor.list_files() if "codeact-part" in name]
-
-    async def test_upload_and_download_of_a_missing_or_too_large_file_is_an_error(self, executor, tmp_path):
+    async def test_upload_of_a_missing_file_is_an_error(self, executor, tmp_path):
         with pytest.raises(SandboxFileError, match=r"^\[Errno 2\] No such file or directory: '.*/nothing'$"):
             await executor.upload(tmp_path / "nothing")
-        await out(executor, "open('sparse', 'w').truncate(1 << 40)")
-        with pytest.raises(SandboxFileError, match="1,099,511,627,776 bytes"):
-            await executor.download("sparse", tmp_path / "target")
-        result = await run(executor, "import os; os.truncate('sparse', 1 << 41)")
-        assert [(item.name, item.path) for item in result.artifacts] == [("sparse", None)]
-        await out(executor, "import os; os.remove('sparse')")
 
 
 class TestBindDir:

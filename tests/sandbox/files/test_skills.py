@@ -155,6 +155,10 @@ def test_what_is_no_skill_or_a_bomb_is_one_clear_line(root: Path, make: Make) ->
     after(nested, "its folders are nested deeper than 16")
     after(large, "it has more than 2,000 files, or more than 64 MiB")
     after(lambda f: [(f / str(n)).touch() for n in range(2001)], "it has more than 2,000 files, or more than 64 MiB")
+    for number, field in enumerate(("allowed-tools: " + "a(" * 120_000, "\n" * 250_000)):  # each took more than 10 s
+        folder = make(f"long-{number}")
+        (folder / "SKILL.md").write_text(f"---\nname: {folder.name}\ndescription: long\n{field}\n---\n")
+        assert find_skills([folder])[0].allowed_tools == ("a",) * 100 * (not number)
     (make("fine") / "inner").symlink_to("scripts")
     assert [each.name for each in find_skills([root / "fine"])] == ["fine"]
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import socket
 import sys
 from pathlib import Path
@@ -65,11 +64,6 @@ class TestOutgoing:
         assert send(workspace) == {"data/b.csv": b"1,2,3", "new": b""}
         assert workspace.skipped == []
 
-    def test_a_file_that_was_not_marked_is_returned_again(self, workspace: Workspace, root: Path):
-        (root / "a").write_text("1")
-        assert names(workspace.outgoing()) == ["a"]
-        assert names(workspace.outgoing()) == ["a"]
-
     def test_an_immediate_change_of_the_same_size_is_detected(self, workspace: Workspace, root: Path):
         """Many rounds, because the file's times may not have moved on between two writes."""
         for number in range(100, 200):
@@ -109,24 +103,6 @@ class TestOutgoing:
         (root / "a").write_text("1")
         assert send(workspace) == {"a": b"1"}
 
-    def test_links_are_skipped_and_reported_once(self, workspace: Workspace, root: Path, outside: Path):
-        (root / "file").symlink_to(outside / "canary.txt")
-        (root / "folder").symlink_to(outside)
-        (root / "loop").symlink_to(root / "loop")
-        (root / "self").symlink_to(root)
-        (root / "real").write_text("x")
-        assert names(workspace.outgoing()) == ["real"]
-        assert sorted(workspace.skipped, key=lambda entry: entry.name) == [
-            Skipped(name, "is a symbolic link.") for name in ("file", "folder", "loop", "self")
-        ]
-        workspace.outgoing()
-        assert workspace.skipped == []
-        (root / "file").unlink()
-        workspace.outgoing()
-        (root / "file").symlink_to(outside)
-        workspace.outgoing()
-        assert workspace.skipped == [Skipped("file", "is a symbolic link.")]
-
     def test_fifo_socket_and_device_are_skipped_without_opening(self, root: Path, workspace: Workspace):
         os.mkfifo(root / "fifo")
         with socket.socket(socket.AF_UNIX) as listener:
@@ -141,19 +117,6 @@ class TestOutgoing:
             ("fifo", "is not a regular file."),
             ("socket", "is not a regular file."),
         }
-
-    def test_a_sparse_terabyte_is_skipped_by_size(self, workspace: Workspace, root: Path):
-        with (root / "sparse").open("wb") as file:
-            file.truncate(1024**4)
-        (root / "small").write_text("x")
-        assert names(workspace.outgoing()) == ["small"]
-        for _ in range(2):
-            assert [(entry.name, entry.limit) for entry in workspace.skipped] == [("sparse", True)]
-            assert workspace.skipped[0].reason == (
-                "has 1,099,511,627,776 bytes; at most 104,857,600 are sent. upload() sends it once, data= shows it in "
-                "/data without copying it, and bind_dir= mounts a folder that can be written."
-            )
-            workspace.outgoing()
 
     def test_size_caps_at_their_edges(self, root: Path):
         workspace = Workspace(root, max_file_bytes=10, max_total_bytes=25)
@@ -220,13 +183,6 @@ class TestOutgoing:
 
 
 class TestRead:
-    def test_file_is_read_in_chunks(self, workspace: Workspace, root: Path):
-        content = os.urandom(600_000)
-        (root / "big").write_bytes(content)
-        chunks = list(workspace.read(workspace.outgoing()[0]))
-        assert [len(chunk) for chunk in chunks] == [262_144, 262_144, 75_712]
-        assert b"".join(chunks) == content
-
     def test_file_that_has_grown_or_shrunk_since_the_scan(self, workspace: Workspace, root: Path):
         (root / "a").write_text("12345")
         (file,) = workspace.outgoing()
@@ -247,15 +203,4 @@ class TestRead:
         elif kind == "folder":
             (root / "a").mkdir()
         with pytest.raises(SandboxFileError, match="Can't read `a`"):
-            list(workspace.read(file))
-
-    def test_folder_that_was_replaced_by_a_link_after_the_scan(self, workspace: Workspace, root: Path, outside: Path):
-        (root / "sub").mkdir()
-        (root / "sub" / "canary.txt").write_text("mine")
-        (file,) = workspace.outgoing()
-        assert list(workspace.read(file)) == [b"mine"]
-        shutil.rmtree(root / "sub")
-        (root / "sub").symlink_to(outside)
-        assert file.path.read_text() == "alive"  # what following the link would have given away
-        with pytest.raises(SandboxFileError, match="symbolic link"):
             list(workspace.read(file))

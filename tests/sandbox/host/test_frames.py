@@ -17,15 +17,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError
+from autogen_codeact.executors import SandboxError, SandboxProtocolError, SandboxStartError
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.protocol import RunnerSettings, checked_entries
+from codeact_sandbox.host.protocol import RunnerSettings
 from tests.cases import case
 from tests.texts import ANY
 
@@ -70,16 +70,6 @@ class TestParsers:
         data = b"".join(raw(*frame) for frame in frames)
         for parser in (protocol.Parser(), wire.Parser()):
             assert [frame for piece in pieces(data, cuts) for frame in parser.feed(piece)] == frames
-
-    @given(st.binary(max_size=400), st.lists(st.integers(0, 10**6), max_size=10))
-    def test_parsers_take_any_bytes_and_raise_nothing_but_their_error(self, data: bytes, cuts: list[int]) -> None:
-        host, runner = protocol.Parser(), wire.Parser()
-        with contextlib.suppress(SandboxProtocolError):
-            for piece in pieces(data, cuts):
-                host.feed(piece)
-        with contextlib.suppress(wire.ProtocolError):
-            for piece in pieces(data, cuts):
-                runner.feed(piece)
 
     def test_parser_of_the_runner_returns_the_frames_before_an_error(self) -> None:
         parser = wire.Parser()
@@ -130,22 +120,6 @@ class TestPayloads:
         assert frame[:2] == (b"D", 7)
         assert protocol.unpack(frame[2]) == (value, data)
 
-    @given(st.binary(max_size=200))
-    @example(b"")
-    @example(b"\0\0\0\2[]")
-    @example(b"\0\0\0\4null")
-    @example(b"\xff\xff\xff\xff{}")
-    @example(b"\0\0\0\2{}"[:5])
-    @example(b"\0\0\0\3{\xff}")
-    @example(message({})[:-1])
-    @example(struct.pack("!I", 200_000) + b"[" * 200_000)
-    @example(struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}")
-    def test_malformed_payloads_raise_only_the_protocol_error(self, payload: bytes) -> None:
-        with contextlib.suppress(SandboxProtocolError):
-            assert isinstance(protocol.unpack(payload)[0], dict)
-        with contextlib.suppress(wire.ProtocolError):
-            assert isinstance(wire.unpack(payload)[0], dict)
-
     def test_too_large_payloads_are_refused_before_they_are_sent(self) -> None:
         with pytest.raises(ValueError, match="exceeds"):
             protocol.pack(b"X", 1, {}, bytes(8 * 1024 * 1024))
@@ -167,14 +141,6 @@ class TestPayloads:
                 head = b'{"a":[' + part * (wire.MAX_REPORT // len(part)) + b"0]}"
                 with pytest.raises(wire.ProtocolError, match="too many"):
                     wire.check_report(struct.pack("!I", len(head)) + head)
-
-    def test_payloads_with_a_number_of_a_million_digits_are_refused_fast(self) -> None:
-        payload = struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}"
-        began = time.thread_time()
-        for unpack, error in ((protocol.unpack, SandboxProtocolError), (wire.unpack, wire.ProtocolError)):
-            with pytest.raises(error):
-                unpack(payload)
-        assert time.thread_time() - began < 1
 
 
 class SocketStream:
@@ -340,31 +306,6 @@ class TestFakeRunner:
             await made.blocks.run({}, b"", 1)
         await made.stop()
 
-    async def test_fake_runner_that_dies_during_a_block_is_reported_to_every_caller(self) -> None:
-        def play(other: socket.socket) -> None:
-            other.sendall(raw(b"H", 0, message(HELLO)))
-            read_until(other, b"X")
-            time.sleep(0.1)
-            other.close()
-
-        made, _ = sandbox(play)
-        await made.start()
-        results = await asyncio.gather(*(made.blocks.run({}, b"", 5) for _ in range(3)), return_exceptions=True)
-        assert [type(result) for result in results] == [SandboxDied] * 3
-        await made.stop()
-
-    async def test_fake_runner_that_never_answers_meets_the_hosts_deadline(self) -> None:
-        def play(other: socket.socket) -> None:
-            other.sendall(raw(b"H", 0, message(HELLO)))
-            while other.recv(65536):
-                pass
-
-        made, launcher = sandbox(play, grace_s=0.3)
-        await made.start()
-        with pytest.raises(SandboxError, match=r"did not answer within 0\.5 s"):
-            await asyncio.wait_for(made.blocks.run({}, b"", 0.2), 10)
-        assert launcher.killed
-
     async def test_fake_runner_that_never_stops_talking_can_still_be_stopped(self) -> None:
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
@@ -428,18 +369,6 @@ class TestFakeRunner:
 
 
 class TestResults:
-    @given(st.dictionaries(st.sampled_from([*RESULT, "other"]), JSON, max_size=12))
-    @settings(max_examples=300)
-    def test_results_of_any_shape_are_a_result_or_a_protocol_error(self, changes: dict[str, Any]) -> None:
-        reply = Reply({**RESULT, **changes}, b"", {b"O": bytearray(b"\xffabc")})
-        with contextlib.suppress(SandboxProtocolError):
-            result = to_result(reply, split_streams=False)
-            assert isinstance(result.exit_code, int)
-            assert isinstance(result.output, str)
-            assert all(isinstance(note, str) for note in result.notes)
-        with contextlib.suppress(SandboxProtocolError):
-            checked_entries(changes.get("files", []))
-
     def test_results_that_are_wrong_are_a_protocol_error(self) -> None:
         for change in [
             {"exit_code": float("inf")},

@@ -11,7 +11,7 @@ import pytest
 from autogen_codeact.executors import ExecutorPool, Limits, SandboxDied
 from codeact_sandbox import pool_manager
 from tests.sandbox.pool.pooled import alive, left, name_of, until, what_is_new
-from tests.sandbox.sandboxes import out, run
+from tests.sandbox.sandboxes import out
 
 SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=5000)
 
@@ -70,16 +70,6 @@ class TestUses:
 
 
 class TestReset:
-    @ONE_KIND
-    async def test_reset_follows_a_block_that_was_killed(self, kind):
-        async with make(kind, mode="session") as pool:
-            async with pool.executor(timeout=0.3) as executor:
-                name = name_of(executor)
-                result = await run(executor, "while True: pass")
-                assert result.outcome == "timeout"
-            async with pool.executor() as executor:
-                assert (name_of(executor), await out(executor, "print(2)")) == (name, "2\n")
-
     @ONE_KIND
     async def test_reset_keeps_the_files_of_each_executor_apart(self, kind, tmp_path):
         async with make(kind, mode="session") as pool:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import HostTool, SandboxStartError
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -321,9 +319,3 @@ class TestToolCallLog:
         assert [
             ToolCall("keep", {"things": [1]}, "ok", [1, 2], duration_s=call.duration_s) for call in result.tool_calls
         ] == list(result.tool_calls)
-
-    async def test_tool_calls_of_several_blocks_are_in_order(self, make: Make) -> None:
-        executor = await make(add)
-        blocks = [CodeBlock(code=f"add({n})", language="python") for n in range(3)]
-        result = await executor.execute_code_blocks(blocks, CancellationToken())
-        assert [call.arguments["a"] for call in result.tool_calls] == [0, 1, 2]

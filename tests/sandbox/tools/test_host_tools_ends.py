@@ -202,21 +202,6 @@ class TestMisuse:
             assert set(errors) <= {"RuntimeError", "ToolError"}, harm
             assert await out(executor, "print(add(3))") == "4\n"
 
-    async def test_forged_and_missing_answers_harm_only_the_block_itself(self, make: Make) -> None:
-        executor = await make(add)
-        code = """
-            import os, struct, sys
-            client = sys.modules["codeact_runner.worker.tools"]._Running.client
-            for number in (7, 8, 9):
-                os.write(client._fd, struct.pack("!cII", b"U", number, 0))
-            body = b'{"name":"add","arguments":{"a":5}}'
-            os.write(client._fd, struct.pack("!cII", b"T", 4000000000, len(body)) + body)
-            print(add(1), add(2))
-        """
-        result = await run(executor, code)
-        assert short_result(result) == ("ok", 0, "2 3\n")
-        assert sorted(call.arguments["a"] for call in result.tool_calls) == [1, 2, 5]
-
 
 @pytest.mark.parametrize("make", ["docker-session", "bubblewrap-session"], indirect=True)
 class TestSessions:

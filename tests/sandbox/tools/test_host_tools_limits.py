@@ -61,15 +61,6 @@ class TestLimits:
         result = await run(executor, code)
         assert (result.outcome, len(result.tool_calls), most) == ("ok", 60, 3)
 
-    async def test_limit_on_the_size_of_a_call(self, make: Make) -> None:
-        executor = await make(add, tool_limits=ToolLimits(call_bytes="10k"))
-        result = await run(executor, "add('x' * 9000, '')\nadd('x' * 11000)")
-        assert (result.error.type, result.error.message) == (
-            "ValueError",
-            "the arguments of add have 11041 bytes; at most 10240 can be sent",
-        )
-        assert [call.outcome for call in result.tool_calls] == ["ok"]
-
     async def test_limit_on_the_size_of_a_result(self, make: Make) -> None:
         async def give(size: int) -> str:
             return "x" * size

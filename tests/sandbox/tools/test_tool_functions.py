@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import inspect
 import math
 import threading
 import time
@@ -95,24 +94,6 @@ def untyped(number):
 def place(order: Order, by: Literal["air", "sea"] = "air", *, most: Annotated[int, "Upper limit."] = 3) -> list[Order]:
     """Place an order."""
     return [order, Order(2, [Item(sku=by, price=Decimal("2.5"))], parent=order)][:most]
-
-
-async def test_the_stub_has_signature_defaults_annotations_and_docstring():
-    def look(module: Any) -> Any:
-        signature = inspect.signature(module.add)
-        return (
-            str(signature),
-            signature.parameters["b"].default == 2,
-            inspect.getdoc(module.add),
-            module.add.__annotations__,
-        )
-
-    assert await host(add).run(look) == (
-        "(a: int, b: int = 2) -> int",
-        True,
-        "Add two numbers.",
-        {"a": int, "b": int, "return": int},
-    )
 
 
 def test_the_signature_is_as_python_writes_it():
@@ -282,15 +263,6 @@ async def test_methods_wrapped_functions_and_odd_kinds_of_parameters():
     assert added.signature == "(a: int, b: int = 2) -> int"
     box = StubHost([price, added])
     assert await box.run("price('a', currency='CHF'), add(1)") == ("a 1 CHF", 3)
-
-
-async def test_a_parameter_for_the_cancellation_token_is_filled_on_the_host():
-    async def wait(seconds: int, token: CancellationToken) -> bool:
-        return token.is_cancelled()
-
-    (tool,) = one(wait)
-    assert tool.signature == "(seconds: int) -> bool"
-    assert await StubHost([tool]).run("wait(1)") is False
 
 
 async def test_the_token_of_a_function_in_a_thread_is_cancelled_with_the_call():
