@@ -127,6 +127,7 @@ REASONS = {
     "organization": "names an organization, which may see the conversation",
     "packages": "installs packages",
     "python": "names a program of this machine",
+    "readable": "shows folders of this machine",
     "secrets": "lets the code use secrets of this machine",
     "setup": "carries source code that no approval covers",
     "skills": "shows folders of this machine, and text from them to the model",

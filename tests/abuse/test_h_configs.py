@@ -118,7 +118,7 @@ def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name() -> None:
 
 def test_h12_bubblewrap_shows_no_folder_that_a_config_names() -> None:
     """The interpreter is a program of the host, too."""
-    for field, value in [("python", "/tmp/evil"), ("bind_dir", "/")]:
+    for field, value in [("python", "/tmp/evil"), ("readable", ["/root"]), ("bind_dir", "/")]:
         with case(field, value):
             (refused,) = refusals(component(BUBBLEWRAP, **{field: value}))
             assert refused.startswith(f"config.{field}: ")

@@ -41,7 +41,7 @@ class TestByName:
         for sandbox, option in [
             ("bubblewrap", "image"),
             ("bubblewrap", "network"),
-            ("docker", "python"),
+            ("docker", "readable"),
         ]:
             with case(sandbox, option), pytest.raises(ValueError, match=f"{option}= is not for sandbox='{sandbox}'"):
                 await choose_executor(sandbox, **{option: "x"})

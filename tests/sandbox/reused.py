@@ -47,7 +47,7 @@ ENGINE_VARIABLES = (
 )
 OWN_SANDBOX = {
     *("allow_domains", "allow_pip", "auto_remove", "data", "docker_host", "extra_hosts", "extra_volumes", "hosts"),
-    *("image", "packages", "python", "secrets", *UNFIT),
+    *("image", "packages", "python", "readable", "secrets", *UNFIT),
 }
 """Options that hardly two tests share, or that hold on to something of the test."""
 

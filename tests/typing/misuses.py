@@ -33,7 +33,7 @@ AsyncSandbox(environment={"KEY": "${KEY}"}, allow_domains=["a.example"], data=["
 DockerOptions(timeot=3)  # wrong
 DockerOptions(image=3)  # wrong
 BubblewrapOptions(image="x")  # wrong
-BubblewrapOptions(python="/usr/bin/python3", memory="1g")
+BubblewrapOptions(readable=["/opt"], memory="1g")
 Limits(memry="1g")  # wrong
 Limits(pids="many")  # wrong
 ToolLimits(call=3)  # wrong

@@ -1,4 +1,4 @@
-"""Checks of the files and folders of the host that code may read: the option `data`."""
+"""Checks of the files and folders of the host that code may read: the options `data` and `readable`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 
 from codeact_sandbox.types.filenames import printable, safe_name
 from codeact_sandbox.types.limits import parse_names
-from codeact_sandbox.types.paths import DATA
+from codeact_sandbox.types.paths import DATA, PACKAGES, WORKSPACE
 
 MAX_ENTRIES = 100
 # They describe or control the whole machine, also if nothing in them can be written.
 SYSTEM_FOLDERS = tuple(map(Path, ("/dev", "/proc", "/run", "/sys")))
 # Each sandbox has its own, so folders of the host can't be shown there.
+OWN_FOLDERS = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 
 @dataclass(frozen=True)
@@ -75,3 +76,15 @@ def parse_data(value: Sequence[Path | str]) -> list[str]:
                 "with both"
             )
     return paths
+
+
+def check_readable(folder: Path) -> Path:
+    """Check a folder that the code may read, and return it."""
+    for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
+        if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
+            raise ValueError(
+                f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it"
+            )
+        if any(path.is_relative_to(own) for own in OWN_FOLDERS):
+            raise ValueError(f"readable={str(folder)!r} can't be shown: the sandbox has a {path.parts[1]} of its own")
+    return folder

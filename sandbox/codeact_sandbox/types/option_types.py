@@ -83,6 +83,7 @@ class BubblewrapKeywords(CommonKeywords, total=False):
     """The fields of `BubblewrapOptions`."""
 
     python: str | None
+    readable: Sequence[Path | str]
 
 
 class SandboxKeywords(ContainerKeywords, BubblewrapKeywords, total=False):

@@ -26,7 +26,7 @@ from codeact_sandbox.types import version
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.docker_hosts import DockerHost, SerializedHosts, parse_hosts
 from codeact_sandbox.types.environment import EnvironmentValue
-from codeact_sandbox.types.host_paths import parse_data
+from codeact_sandbox.types.host_paths import check_readable, parse_data
 from codeact_sandbox.types.keyword_model import KeywordModel
 from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import (
@@ -112,6 +112,10 @@ def _parse_device(request: Any) -> dict[str, Any]:
         "capabilities": [list(group) for group in request.capabilities],
         "options": dict(request.options),
     }
+
+
+def _parse_readable(value: Any) -> list[str]:
+    return [str(check_readable(Path(folder))) for folder in value]
 
 
 def _names(option: str) -> PlainValidator:
@@ -245,7 +249,7 @@ class SandboxOptions(KeywordModel):
     def check_shown(self) -> None:
         """Check that code can't move anything that it is shown."""
         bound = Path(os.path.realpath(self.bind_dir)) if self.bind_dir is not None else None
-        for option in ("data", "skills") if bound is not None else ():
+        for option in ("data", "skills", "readable") if bound is not None else ():
             for path in getattr(self, option, ()):
                 folder, name = os.path.split(os.path.abspath(path))
                 if bound in (*Path(os.path.realpath(folder), name).parents, *Path(os.path.realpath(path)).parents):
@@ -402,6 +406,17 @@ class BubblewrapOptions(SandboxOptions):
         "The interpreter. By default the running one with what is installed for it, if the sandbox's user can "
         "reach it, else the system's.",
     ] = None
+    readable: Annotated[
+        Sequence[Path | str], PlainValidator(_parse_readable), "Further folders of the host that the code can read."
+    ] = ()
+
+    @model_validator(mode="after")
+    def _data_has_its_folder(self) -> Self:
+        for folder in self.readable:
+            for own, option in ((DATA, "data"), (SKILLS, "skills")):
+                if getattr(self, option) and Path(os.path.abspath(folder)).is_relative_to(own):
+                    raise ValueError(f"readable={str(folder)!r} is in {own}, which is for {option}=: give it there")
+        return self
 
 
 OPTIONS: dict[str, type[DockerOptions] | type[BubblewrapOptions]] = {

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
 from codeact_sandbox.backends.bubblewrap.interpreter import HostUser
+from tests.cases import case
 from tests.sandbox.bubblewrapped import open_folder, pid_one, sandbox_user
 from tests.sandbox.sandboxes import out, run
 
@@ -56,8 +57,8 @@ class TestPrivileges:
             program = shutil.copy("/usr/bin/id", folder / "id")
             os.chmod(program, 0o4755)
             assert on_the_host(program, "-u").stdout == "0\n"
-            async with BubblewrapCommandLineCodeExecutor(data=[program]) as executor:
-                assert await out(executor, "stat -c %a /data/id; /data/id -u", language="sh") == "4755\n65534\n"
+            async with BubblewrapCommandLineCodeExecutor(readable=[folder]) as executor:
+                assert await out(executor, f"stat -c %a {program}; {program} -u", language="sh") == "4755\n65534\n"
 
     @as_root
     async def test_a_file_that_only_root_may_read_stays_unread(self):
@@ -69,9 +70,9 @@ class TestPrivileges:
             # User id 65534 of a namespace alone is still the host's root.
             naive = ("--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--ro-bind", "/", "/")
             assert on_the_host("bwrap", *naive, "cat", str(secret), user=MYSELF).stdout == "hidden treasure"
-            async with BubblewrapCommandLineCodeExecutor(data=[folder]) as executor:
-                assert await out(executor, f"print(open('/data/{folder.name}/known').read())") == "hidden treasure\n"
-                result = await run(executor, f"open('/data/{folder.name}/secret')")
+            async with BubblewrapCommandLineCodeExecutor(readable=[folder]) as executor:
+                assert await out(executor, f"print(open('{known}').read())") == "hidden treasure\n"
+                result = await run(executor, f"open('{secret}')")
             assert result.error.type == "PermissionError"
 
 
@@ -109,6 +110,28 @@ class TestFilesystem:
                 getpass.getuser(), socket.gethostbyname("localhost"), socket.gethostbyname(socket.gethostname())]))
             """,
         ) == ["nobody", "/tmp/home", True, "nogroup", "nobody", "127.0.0.1", "127.0.0.1"]
+
+    async def test_readable_folders_can_be_read_and_not_written(self):
+        with open_folder() as folder:
+            (folder / "deep").mkdir()
+            (folder / "deep" / "data.txt").write_text("mine")
+            (folder / "link").symlink_to("deep")
+            async with BubblewrapCommandLineCodeExecutor(readable=[folder / "link"]) as executor:
+                assert await out(executor, f"print(open('{folder}/link/data.txt').read())") == "mine\n"
+                for path in (folder, folder / "deep", folder / "link"):
+                    assert (await run(executor, f"open('{path}/new', 'w')")).exit_code == 1
+                # Nor can the place be swapped for another.
+                assert (await run(executor, f"mv {folder} /tmp/other", language="sh")).exit_code != 0
+            assert (folder / "deep" / "data.txt").read_text() == "mine"
+
+    async def test_unusable_readable_folders_are_refused(self, tmp_path) -> None:
+        for path in ["/", "/tmp", "/etc", "/proc", "/proc/1", "/sys", "/dev/shm", "/workspace/x"]:
+            with case(path):
+                link = tmp_path / f"link to {path.replace('/', '_')}"
+                link.symlink_to(path)
+                for given in (path, link):
+                    with pytest.raises(ValueError, match="can't be shown"):
+                        BubblewrapCommandLineCodeExecutor(readable=[given])
 
 
 class TestSecrets:

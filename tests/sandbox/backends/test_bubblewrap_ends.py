@@ -72,12 +72,16 @@ class TestEnd:
 
 
 class TestFailedStart:
+    async def test_does_not_start_with_a_folder_that_is_not_there(self):
+        with pytest.raises(SandboxStartError, match="/no/such/folder can't be shown to the sandbox: there is no such"):
+            await BubblewrapCommandLineCodeExecutor(readable=["/no/such/folder"]).start()
+
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandboxes belong to another user")
     async def test_does_not_start_with_a_folder_that_its_user_can_not_reach(self, tmp_path):
         (tmp_path / "closed").mkdir(mode=0o700)
         (tmp_path / "closed" / "inner").mkdir()
         with pytest.raises(SandboxStartError, match="must be able to reach this path"):
-            await BubblewrapCommandLineCodeExecutor(data=[tmp_path / "closed" / "inner"]).start()
+            await BubblewrapCommandLineCodeExecutor(readable=[tmp_path / "closed" / "inner"]).start()
 
     async def test_does_not_start_with_a_python_that_is_none(self):
         for python, words in (

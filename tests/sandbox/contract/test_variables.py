@@ -113,7 +113,7 @@ async def test_preloaded_modules_see_variables_without_a_path(make, backend):
         if backend.kind is DockerCommandLineCodeExecutor:
             place, shown = "/mnt/given", {"extra_volumes": {str(folder): {"bind": "/mnt/given", "mode": "ro"}}}
         else:
-            place, shown = f"/data/{folder.name}", {"data": [folder]}
+            place, shown = str(folder), {"readable": [folder]}
         given = {"WORD": "w", "PLACE": "/workspace/x", "HOME": "/workspace/home", "PYTHONPATH": place}
         executor = await make(environment=given, preload=["ahead"], **shown)
         expected = "('w', None, '/tmp/home', '/') ('w', '/workspace/x', '/workspace/home', '/workspace')\n"

@@ -175,6 +175,8 @@ def test_other_mounts_in_data_are_refused(tmp_path: Path) -> None:
     volumes = {"/opt": {"bind": "/data/x", "mode": "ro"}}
     with pytest.raises(ValueError, match=r"extra_volumes= mounts /data/x, and /data is for data=: use another path"):
         parse_options(DockerOptions, {"data": [tmp_path], "extra_volumes": volumes})
+    with pytest.raises(ValueError, match=r"readable='/data/x' is in /data, which is for data=: give it there"):
+        parse_options(BubblewrapOptions, {"data": [tmp_path], "readable": ["/data/x"]})
 
 
 def test_k_folders_that_code_could_replace_by_links_are_not_shown(tmp_path: Path) -> None:
@@ -184,13 +186,13 @@ def test_k_folders_that_code_could_replace_by_links_are_not_shown(tmp_path: Path
     (tmp_path / "in").symlink_to("bound/sub")
     bound = {"bind_dir": tmp_path / "bound"}
     for path in ("bound/sub", "bound/out", "alias/sub", "in"):
-        for kind, option in ((DockerOptions, "data"), (BubblewrapOptions, "data")):
+        for kind, option in ((DockerOptions, "data"), (BubblewrapOptions, "data"), (BubblewrapOptions, "readable")):
             with pytest.raises(
                 ValueError, match=rf"{option}='.*' is in bind_dir=, where code could replace it by a link"
             ):
                 parse_options(kind, {**bound, option: [tmp_path / path]})
     (tmp_path / "beside").mkdir()
-    parse_options(BubblewrapOptions, {**bound, "data": [tmp_path / "beside"]})
+    parse_options(BubblewrapOptions, {**bound, "data": [tmp_path / "beside"], "readable": [tmp_path / "bound"]})
 
 
 def test_a_config_contains_the_paths_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

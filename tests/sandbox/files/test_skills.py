@@ -13,7 +13,7 @@ from autogen_codeact.executors import ExecutorPool
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.backends.docker import launcher
 from codeact_sandbox.types.option_parsing import parse_options
-from codeact_sandbox.types.options import DockerOptions
+from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from codeact_sandbox.types.skills import Skill, describe_skills, find_skills, read_front_matter
 from tests.cases import case
 from tests.sandbox.bubblewrapped import open_folder
@@ -178,6 +178,11 @@ def test_wrong_options_are_refused(root: Path, make: Make) -> None:
             DockerOptions,
             {"skills": [root / "one"], "bind_dir": root},
             f"skills='{root}/one' is in bind_dir=, where code could",
+        ),
+        (
+            BubblewrapOptions,
+            {"skills": [root / "one"], "readable": ["/skills/x"]},
+            "readable='/skills/x' is in /skills, ",
         ),
     ):
         with case(words), pytest.raises((ValueError, TypeError), match=re.escape(words)):

@@ -101,7 +101,7 @@ class BubblewrapLauncher:
             _warn_once(python.note)
         with contextlib.suppress(OSError):  # without it nothing is kept
             self.python = ("bubblewrap", python.identity())
-        shown = shown_arguments([python.path, *python.folders])
+        shown = shown_arguments([python.path, *python.folders, *map(Path, self._options.readable)])
         for target, source in data_sources(self._options).items():
             shown += ["--ro-bind", str(source), target]
         self._cgroup = Cgroup.create(self._name, self._limits)
@@ -336,7 +336,7 @@ def explain(output: str) -> SandboxStartError | SandboxUnavailable:
     if "can't find source path" in lowered or "execvp" in lowered:
         return SandboxStartError(
             f"bubblewrap did not start ({output}): the sandbox's user must be able to reach this path, and every folder above "
-            "it; change its permissions, or leave it out of data=, bind_dir= or python="
+            "it; change its permissions, or leave it out of data=, readable=, bind_dir= or python="
         )
     if "unknown option" in lowered:
         return SandboxUnavailable(
