@@ -221,12 +221,12 @@ def _runs(
 
 
 @app.command("show")
-def _show(run: RunArgument = "last", as_json: JsonOption = False) -> int:
+def _show(run: RunArgument = "last") -> int:
     """Print a run again, as it was printed while it ran."""
     from autogen_codeact.cli.kept_runs import show_run
     from autogen_codeact.runs.store import find_run
 
-    return show_run(find_run(run), as_json=as_json)
+    return show_run(find_run(run))
 
 
 @app.command("resume", cls=JsonCommand)

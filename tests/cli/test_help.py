@@ -34,7 +34,7 @@ model_calls_per_minute tasks_per_minute max_seconds task_timeout
     "batch report": "DIR --json",
     "models": "--base-url --api-key-env --json",
     "runs": "DIR --json",
-    "show": "RUN --json",
+    "show": "RUN",
     "resume": "RUN --rebuild --api-key-env --model-timeout --trust --json",
     "export": "RUN --ipynb --json --files",
     "view": "[RUN|DIR] --port --no-open --host",
