@@ -132,7 +132,7 @@ class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     shown = (
-        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "spec"),
+        *("tasks", "out", "repeat", "concurrency", "max_tokens", "max_cost", "price", "spec"),
         *("accept_changes", "as_json", "help", "act", "team", "packages", "data", "others"),
     )
 
