@@ -159,20 +159,15 @@ class Attempts:
     ) -> tuple[int, RequestUsage]:
         """Return the number of the attempt to go on with, the first if none is any good, and what it took to choose."""
         good = [each.number for each in tried if each.succeeded]
-        if not tried or self.choose is None:
-            return [*good[-1:], 1][0], RequestUsage(0, 0)
-        choose = self.choose
+        best, choose = good[0] if good else 1, self.choose
+        if not tried or choose is None or (choose == "model" and len(good) < 2):
+            return best, RequestUsage(0, 0)
         if choose == "model":
-            return (
-                await _ask_model(conversation, tried, token, good)
-                if len(good) > 1
-                else ([*good, 1][0], RequestUsage(0, 0))
-            )
+            return await _ask_model(conversation, tried, token, best)
 
         async def ask() -> int:
-            found: Any = (
-                await asyncio.to_thread(choose, tried) if not inspect.iscoroutinefunction(choose) else choose(tried)
-            )
+            is_async = inspect.iscoroutinefunction(choose)
+            found: Any = choose(tried) if is_async else await asyncio.to_thread(choose, tried)
             found = await found if inspect.isawaitable(found) else found
             number = found.number if isinstance(found, Attempt) else 1 if found is None else found
             if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(tried):
@@ -184,7 +179,7 @@ class Attempts:
 
 
 async def _ask_model(
-    conversation: Conversation, tried: Sequence[Attempt], token: CancellationToken, good: Sequence[int]
+    conversation: Conversation, tried: Sequence[Attempt], token: CancellationToken, default: int
 ) -> tuple[int, RequestUsage]:
     shown = [
         f"Attempt {each.number}:\n{shorten(each.text, MAX_SHOWN_CHARS)}\n"
@@ -195,4 +190,4 @@ async def _ask_model(
     answer = await conversation.ask(token, pass_on_nothing, None, UserMessage(content=text, source="user"))
     numbers = [int(each) for each in _NUMBER.findall(str(answer.content))]
     # A model that gives no number has no preference.
-    return next((number for number in numbers if 1 <= number <= len(tried)), good[0]), answer.usage
+    return next((number for number in numbers if 1 <= number <= len(tried)), default), answer.usage

@@ -140,9 +140,10 @@ class Meter:
     def add(self, usage: RequestUsage | None = None, turns: int = 0, steps: int | None = None) -> None:
         """Count what was used, here and in the outer runs; usage is that of one message of a model."""
         if usage is not None:
-            self._used.tokens += usage.prompt_tokens + usage.completion_tokens
+            prompt, completion = max(0, usage.prompt_tokens), max(0, usage.completion_tokens)  # a server says anything
+            self._used.tokens += prompt + completion
             if self._budget.prices is not None:
-                self._used.cost += self._budget.prices.cost(usage.prompt_tokens, usage.completion_tokens)
+                self._used.cost += self._budget.prices.cost(prompt, completion)
         self._used.steps += usage is not None if steps is None else steps
         self._used.turns += turns
         if self._outer is not None:

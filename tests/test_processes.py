@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -74,29 +73,6 @@ def test_forked_program_sees_what_it_would_see_in_a_new_interpreter(tmp_path: Pa
     assert forked == new
 
 
-@pytest.mark.parametrize(
-    ("program", "number", "status"),
-    [
-        ("print('on', flush=True); time.sleep(50)", signal.SIGINT, -signal.SIGINT),
-        ("print('on', flush=True); time.sleep(50)", signal.SIGKILL, -signal.SIGKILL),
-        (
-            "try:\n    print('on', flush=True); time.sleep(50)\nexcept KeyboardInterrupt:\n    sys.exit(3)",
-            signal.SIGINT,
-            3,
-        ),
-    ],
-)
-def test_forked_program_takes_signals(program: str, number: int, status: int) -> None:
-    for new_interpreter in (False, True):
-        command = ["-c", f"import sys, time\n{program}"]
-        with processes.start(command, env=os.environ, new_interpreter=new_interpreter) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "on\n"
-            assert process.poll() is None
-            process.send_signal(number)
-            assert process.wait(20) == status
-
-
 def test_forked_program_reads_its_input_and_ends_as_the_interpreter_ends_it() -> None:
     program = (
         "import atexit, sys, threading, time\n"
@@ -108,29 +84,6 @@ def test_forked_program_reads_its_input_and_ends_as_the_interpreter_ends_it() ->
     done = processes.run(["-c", program], env=os.environ, text="given\n")
     assert (done.returncode, done.stdout) == (1, "given\nthread\nat exit\n")
     assert done.stderr.endswith("\nValueError: the last line\n")
-
-
-@pytest.mark.parametrize(
-    ("program", "status", "errors"),
-    [
-        ("import sys; sys.exit(300)", 44, ""),
-        ("import sys; sys.exit('said')", 1, "said\n"),
-        ("import sys; sys.exit(None)", 0, ""),
-        ("file = open('/dev/null')", 0, "ResourceWarning: unclosed file <_io.TextIOWrapper name='/dev/null'"),
-        ("import os; os.close(1); os.open('/dev/full', os.O_WRONLY); print('lost')", 120, "No space left on device"),
-        ("import atexit, os; print('x', end=''); atexit.register(os.write, 2, b'exits')", 0, "exits"),
-    ],
-)
-def test_forked_program_has_the_exit_status_and_last_errors_of_an_interpreter(
-    program: str, status: int, errors: str
-) -> None:
-    for new_interpreter in (False, True):
-        done = processes.run(
-            ["-c", program], env=os.environ, options=("-W", "default"), new_interpreter=new_interpreter
-        )
-        assert done.returncode == status
-        assert errors in done.stderr
-        assert bool(done.stderr) is bool(errors)
 
 
 def test_variable_that_python_reads_at_its_start_needs_a_new_interpreter() -> None:

@@ -6,9 +6,10 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from autogen_codeact.runs.answers import ANSWERS, Question
+from autogen_codeact.runs.answers import ANSWERS, Question, digest
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import answered, make_plan
+from autogen_codeact.runs.questions import MAX_TEXT
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.viewer.control import ApprovalQuestion
 from autogen_codeact.viewer.schema import QuestionDocument
@@ -25,6 +26,8 @@ class KeptQuestions:
         self._path = path
         self._read: tuple[int, int] | None = None
         self._documents: list[QuestionDocument] = []
+        self._shown: dict[str, str] = {}
+        """Digests of what was shown first, by the names of questions: an answer is about that, also if the log changes."""
 
     def documents(self) -> list[QuestionDocument]:
         """Return the first questions without an answer, as the page gets them."""
@@ -32,16 +35,25 @@ class KeptQuestions:
             answers = self._path / ANSWERS
             now = (self._path / EVENTS).stat().st_size, answers.stat().st_mtime_ns if answers.exists() else 0
             if now != self._read:
-                found = make_plan(self._path).open_questions[:_MAX_AT_ONCE]
+                found = [each for each in make_plan(self._path).open_questions if len(each.asked.text) <= MAX_TEXT]
+                found = found[:_MAX_AT_ONCE]
                 self._documents, self._read = list(map(_document, found)), now
-        except (RunError, OSError):
+                for each in found:
+                    self._shown.setdefault(each.asked.question, digest(each.asked.tool, each.asked.text))
+        except (RunError, OSError, RecursionError):
             return []
         return self._documents
 
     def answer(self, number: int, *, approve: bool) -> bool:
         """Answer a question; return whether it was still open, and can be answered."""
+        name = f"q{number - _FIRST}"
         try:
-            answered(make_plan(self._path), {f"q{number - _FIRST}": approve})
+            plan = make_plan(self._path)
+            if any(
+                each.asked.question == name and each.asked.sha256 != self._shown.get(name) for each in plan.questions
+            ):
+                return False
+            answered(plan, {name: approve})
         except RunError:
             return False
         return True

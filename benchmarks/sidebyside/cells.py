@@ -21,7 +21,8 @@ COMMAND_LINE, JUPYTER = "autogen-ext Docker command line", "autogen-ext Docker J
 SMOLAGENTS, LLM, LOCAL = "smolagents Docker", "llm-sandbox Docker", "autogen-ext local (no sandbox)"
 TREE = "smolagents LocalPythonExecutor (no sandbox)"
 ECHO, SUBPROCESS, DOCKER_RUN = "raw echo over an attached stream (limit)", "bare subprocess", "docker run --rm"
-FLOORS = ["in-process exec (floor)", ECHO, SUBPROCESS, DOCKER_RUN]
+RELAY, FORK = "raw relay: two bare Python processes (limit)", "raw fork: a bare Python process for each block (limit)"
+FLOORS = ["in-process exec (floor)", ECHO, RELAY, FORK, SUBPROCESS, DOCKER_RUN]
 LIBRARIES = [COMMAND_LINE, JUPYTER, SMOLAGENTS, LLM, TREE, LOCAL]
 # Their stop waits ten seconds for a process that ignores SIGTERM.
 SLOW = [COMMAND_LINE, JUPYTER, SMOLAGENTS, LLM]

@@ -20,6 +20,8 @@ SHORT = {
     c.LLM: "llm-sandbox",
     c.LOCAL: "AutoGen without a sandbox",
     c.ECHO: "raw echo",
+    c.RELAY: "raw relay",
+    c.FORK: "raw fork",
 }
 GAINS = [c.COMMAND_LINE, c.SMOLAGENTS, c.LLM]
 MORE = [c.PRELOADED, c.MANY, c.GOLDEN, c.TURN]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from codeact_sandbox.files import display_files, sync
-from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.files.workspace import SandboxList, Workspace, make_manifest
 from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply
@@ -19,7 +18,6 @@ from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.replay import ReplayWorkspace
 from codeact_sandbox.tools.broker import BlockCalls
 from codeact_sandbox.toolset import Toolset
-from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Result
@@ -71,7 +69,7 @@ class BlockRun:
         """Run the block."""
         gateway = self.client.gateway
         mark = gateway.begin_block(shut=self.replay is not None) if gateway is not None else 0
-        files_before = await self._send_files()
+        listed = await self._send_files()
         calls = None
         if self.tools.broker.tools and request.message["command"] is None:
             request.message["tool_sources"] = self.tools.broker.added_sources()
@@ -84,6 +82,8 @@ class BlockRun:
         if request.filename is not None and (folder := self._folder) is not None:
             keep = partial(sync.keep_code, kept, folder, request)
         reply = await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
+        # Before anything of the block is stored.
+        files_before = await make_manifest(self.client.requests, *listed, reply, request.filename) if listed else None
         if self.replay is not None:
             await self.replay.take(reply, request.filename)
         result = to_result(reply, split_streams=self.options.split_streams)
@@ -95,17 +95,14 @@ class BlockRun:
             gateway.add_connections(result, mark)
         return result
 
-    async def _send_files(self) -> dict[str, str] | None:
-        """Send what has changed on the host; return the marks of all files if the caller keeps a journal."""
+    async def _send_files(self) -> SandboxList | None:
+        """Send what has changed on the host; if the caller keeps a journal, ask for a list of the files."""
         workspace = self.workspace
         if workspace is None:
             return None
         if self.client.blocks.undelivered or not workspace.unchanged(most=sync.QUICK_STATS):
             await sync.push_changes(workspace, self.client, self.options.limits)
-        if self.context.journalled:
-            with suppress(SandboxFileError):
-                return await workspace.manifest(self.client.requests)
-        return None
+        return workspace.list_sandbox(self.client.requests) if self.context.journalled else None
 
     @property
     def _folder(self) -> Workspace | Path | None:

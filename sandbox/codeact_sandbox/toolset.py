@@ -126,11 +126,11 @@ class Toolset:
         try:
             tools = grouped(await self._lists())
             self._check_names(tools)
+            self._use(tools)
         except BaseException:
             with contextlib.suppress(Exception):
                 await self.stop()
             raise
-        self._use(tools)
         self.known = tuple(tools)
         return self.known
 

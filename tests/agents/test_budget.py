@@ -28,6 +28,7 @@ def test_a_meter_names_the_limit_that_is_reached_first() -> None:
         with case(budget):
             outer = Meter(budget)
             Meter(None, outer=outer).add(RequestUsage(3, 4), turns=2)
+            outer.add(RequestUsage(-100, -100), steps=0)  # of a server that counts wrongly
             assert outer.reached() == reached
 
 

@@ -51,18 +51,6 @@ async def test_row_has_everything_about_its_run(server: OpenAIServer, make: Make
     ]  # fmt: skip
 
 
-async def test_second_call_runs_what_is_new(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
-    await rows_of(make, [double(1), double(2)], tmp_path)
-    again = batch(make, [double(1), double(2), double(3)], tmp_path)
-    rows = [row async for row in again]
-
-    counts = again.counts
-    assert (counts.total, counts.done, counts.failed, counts.tokens) == (3, 3, 0, 60)
-    assert [row.id for row in rows] == ["double/3"]
-    assert asked(server) == once(1, 2, 3)
-    assert [line["id"] for line in lines(tmp_path)] == ["double/1", "double/2", "double/3"]
-
-
 async def test_all_tasks_are_done_once_before_they_are_repeated(
     server: OpenAIServer, make: MakeAgent, tmp_path: Path
 ) -> None:
@@ -91,20 +79,6 @@ async def test_attempt_that_failed_goes_on_from_its_log(bubblewrap: None, tmp_pa
     assert isinstance(failed, AttemptFailed)
     assert failed.retry_in is not None
     assert len(list((tmp_path / "runs").iterdir())) == 1
-
-
-async def test_last_attempt_becomes_a_failed_row_and_another_call_tries_again(bubblewrap: None, tmp_path: Path) -> None:
-    refused = Reply(status=500, content="broken")
-    async with OpenAIServer([refused, refused, "```python\nfinal_answer(2)\n```"]) as server:
-        make = MakeAgent(server.client())
-        (failed,) = await rows_of(make, [double(1)], tmp_path, attempts=2)
-        (row,) = await rows_of(make, [double(1)], tmp_path, attempts=2)
-
-    assert (failed.outcome, failed.error_class, failed.attempts) == ("failed", "InternalServerError", 2)
-    assert "broken" in str(failed.error)
-    assert (row.outcome, row.answer, row.attempts) == ("completed", "2", 3)
-    assert [each.error_class for each in row.failures] == ["InternalServerError", "InternalServerError"]
-    assert [line["outcome"] for line in lines(tmp_path)] == ["completed"]
 
 
 async def test_error_that_stays_is_not_tried_again(bubblewrap: None, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -201,14 +175,6 @@ async def test_changed_task_is_named_and_run_anew_if_accepted(
     assert [line["answer"] for line in lines(tmp_path)] == ["2", "10"]
 
 
-async def test_changed_configuration_is_named(make: MakeAgent, tmp_path: Path) -> None:
-    await rows_of(make, [double(1)], tmp_path, configuration={"model": "a", "steps": 5})
-    with pytest.raises(BatchChangedError, match="another configuration: model changed"):
-        await rows_of(make, [double(1)], tmp_path, configuration={"model": "b", "steps": 5})
-    await rows_of(make, [double(1)], tmp_path, configuration={"model": "b", "steps": 5}, accept_changes=True)
-    assert json.loads((tmp_path / "batch.json").read_text())["configuration"] == {"model": "b", "steps": 5}
-
-
 # Limits
 
 
@@ -277,20 +243,6 @@ async def test_bad_tasks_are_rows_and_the_others_are_run(server: OpenAIServer, m
     assert asked(server) == once(1) + once(1)
 
 
-async def test_task_that_was_corrected_is_run(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
-    file, needed = tmp_path / "tasks.jsonl", tmp_path / "in.csv"
-    task = {"id": "double/1", "task": "Double 1.", "files": ["in.csv"]}
-    file.write_text(json.dumps(task) + "\n{\n")
-    bad = [(row.id, row.outcome) async for row in batch(make, file, tmp_path / "out")]
-    needed.write_text("1")
-    file.write_text(json.dumps(task) + "\n")
-    good = [(row.id, row.outcome) async for row in batch(make, file, tmp_path / "out")]
-
-    assert bad == [("double/1", "invalid"), ("line-2", "invalid")]
-    assert good == [("double/1", "completed")]
-    assert [row["id"] for row in lines(tmp_path / "out")] == ["double/1"]
-
-
 async def test_row_with_a_surrogate_is_written(tmp_path: Path) -> None:
     folder = BatchFolder.open(tmp_path, {})
     row = Row(id="a", outcome="completed", answer="x \ud83d é", started=datetime.now(UTC))
@@ -322,19 +274,3 @@ def test_texts_of_a_row_are_bounded() -> None:
     shorten_texts(row)
     assert (len(row.failures), len(row.error_class or ""), len(row.error or "")) == (100, 200, 4000)
     assert {(len(each.error_class), len(each.error)) for each in row.failures} == {(200, 4000)}
-
-
-async def test_answers_are_checked(bubblewrap: None) -> None:
-    def gives_5(executor: CodeExecutor) -> CodeActAgent:
-        return CodeActAgent("coder", executor, model_client=scripted("```python\nfinal_answer(5)\n```"))
-
-    checks = [
-        {"kind": "number", "expected": 5},
-        {"kind": "exact", "expected": "6"},
-        {"kind": "python", "code": "assert int(answer) == 5"},
-    ]
-    tasks = [{"id": str(number), "task": "Five?", "check": check} for number, check in enumerate(checks)]
-    rows = await rows_of(gives_5, tasks)
-    assert [(row.outcome, row.passed, [each.kind for each in row.checks]) for row in rows] == [
-        ("completed", True, ["number"]), ("completed", False, ["exact"]), ("completed", True, ["python"]),
-    ]  # fmt: skip

@@ -74,20 +74,6 @@ def autogens_team(selector, **answers):
 
 
 @pytest.mark.parametrize("make", [our_team, autogens_team])
-async def test_choices_of_speakers_are_logged(tmp_path, make):
-    team = make(["b", "a"], a=["From a."], b=["From b."], c=[])
-    client = team.speakers._model_client if make is our_team else team._model_client
-    await run(team, tmp_path / "run")
-    name = f"{team.name}.selector"
-    expected = [("started", name, 1), ("finished", name, 1), ("started", "b", 1), ("finished", "b", 1)]
-    expected += [("started", name, 2), ("finished", name, 2), ("started", "a", 1), ("finished", "a", 1)]
-    assert types_of(tmp_path / "run", "model", "block") == [
-        f"model_call_{what} {agent} {number}" for what, agent, number in expected
-    ]
-    assert client is (team.speakers._model_client if make is our_team else team._model_client)
-
-
-@pytest.mark.parametrize("make", [our_team, autogens_team])
 async def test_choices_of_speakers_are_not_requested_again(tmp_path, make):
     await run(make(["b", "a"], a=["From a."], b=["From b."], c=[]), tmp_path / "run")
     lines = lines_of(tmp_path / "run")

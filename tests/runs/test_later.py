@@ -18,9 +18,10 @@ from autogen_codeact.batch import Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Later, ToolApproval
 from autogen_codeact.executors.tools.later import NO_LOG
 from autogen_codeact.runs import AlreadyAnsweredError, RunError, RunWaiting, list_runs, recorded, resume
-from autogen_codeact.runs.answers import Answer
+from autogen_codeact.runs.answers import ANSWERS, Answer, digest
 from autogen_codeact.runs.events import QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.plan import answered, make_plan
+from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.teams import Graph, Team
 from autogen_codeact.teams.loading import check_untrusted
 from tests.agents.codeact import python
@@ -85,6 +86,7 @@ PRESS = """
 import pathlib, sys
 from autogen_codeact.runs import AlreadyAnsweredError
 from autogen_codeact.runs.plan import answered, make_plan
+from autogen_codeact.runs.store import EVENTS
 plan = make_plan(pathlib.Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
@@ -254,13 +256,22 @@ async def test_page_of_a_waiting_run_answers_its_question(bubblewrap: None, tmp_
         assert (question["kind"], question["agent"]) == ("code", "coder")
         assert question["text"] == f"```python\n{FIRST}\n```"
         origin = {"Origin": str(client.base_url).split("/", 3)[0] + "//" + client.base_url.netloc.decode()}
-        replies = [
-            await client.post(
-                "/api/runs/one/answer", json={"question": question["id"], "approve": True}, headers=origin
-            )
-            for _ in range(2)
-        ]
-        assert [each.status_code for each in replies] == [200, 409]
+
+        async def approve() -> int:
+            body = {"question": question["id"], "approve": True}
+            return int((await client.post("/api/runs/one/answer", json=body, headers=origin)).status_code)
+
+        log = (folder / EVENTS).read_text()
+        events = [json.loads(line) for line in log.splitlines()]
+        asked = next(event for event in events if event["type"] == "question_asked")
+        asked |= {"text": "other()", "sha256": digest(None, "other()")}
+        (folder / EVENTS).write_text("".join(f"{json.dumps(event)}\n" for event in events))
+        changes = (await client.get("/api/runs/one/changes")).json()
+        assert changes["questions"][0]["text"] == "other()"
+        assert await approve() == 409  # the page still shows what was asked first
+        assert not (folder / ANSWERS).exists()
+        (folder / EVENTS).write_text(log)
+        assert [await approve() for _ in range(2)] == [200, 409]
         assert (await client.get("/api/runs/one/changes")).json()["questions"] == []
     assert (await resume(folder)).messages[-1].to_text() == "done"
 

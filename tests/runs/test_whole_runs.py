@@ -7,13 +7,13 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs import recorded
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.teams import Team
 from tests.agents.codeact import python
-from tests.agents.support import decision, scripted
+from tests.agents.support import scripted
 
 from .support import events_of, listed, run, types_of
 
@@ -56,24 +56,6 @@ async def test_events_of_an_agent_with_tools(session, tmp_path):
     assert results == executed
     assert all(type(result) is ExecutionResult for result in results)
     assert results[0].tool_calls[0].result == 3
-
-
-async def test_events_of_an_agent_that_tries_again(session, tmp_path):
-    model = scripted(python("1 / 0"), decision(True), python("print(1)"), "One.", json_output=True)
-    agent = CodeExecutorAgent("coder", session, model_client=model, max_retries_on_error=1)
-    await run(agent, tmp_path / "run")
-    assert types_of(tmp_path / "run", "model", "block") == listed(
-        "model_call_started coder 1, model_call_finished coder 1, block_started coder 1, block_finished coder 1, "
-        "model_call_started coder 2, model_call_finished coder 2, model_call_started coder 3, "
-        "model_call_finished coder 3, block_started coder 2, block_finished coder 2, model_call_started coder 4, "
-        "model_call_finished coder 4"
-    )
-    first, second = named(tmp_path / "run", "block_finished")
-    assert (first.result.outcome, first.result.error.type, second.result.outcome) == (
-        "error",
-        "ZeroDivisionError",
-        "ok",
-    )
 
 
 async def test_events_of_a_team_of_two(session, tmp_path):

@@ -29,19 +29,33 @@ from codeact_sandbox.types.option_parsing import parse_options, parse_texts
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 from tests.cases import case
 
+NO_NETWORK = (
+    "is not a Docker network: give 'none', 'bridge' (which reaches the internet), or the name of one of your own"
+)
+
 
 def test_an_error_says_which_option_is_wrong() -> None:
     for options, error, words in [
         ({"colour": "red"}, TypeError, "DockerOptions() has no option 'colour'"),
         ({"mode": "repl"}, ValueError, "mode must be 'process' or 'session', not 'repl'"),
         ({"timeout": 0}, ValueError, "Timeout must be greater than or equal to 1 ms (timeout=0.001), not 0 s"),
+        (
+            {"timeout": float("nan")},
+            ValueError,
+            "Timeout must be greater than or equal to 1 ms (timeout=0.001), not nan s",
+        ),
         ({"timeout": True}, ValueError, "timeout must be a number of seconds, not True"),
+        ({"timeout": None}, ValueError, "timeout must be a number of seconds, not None"),
+        ({"timeout": "10"}, ValueError, "timeout must be a number of seconds, not '10'"),
+        ({"lease": [5]}, ValueError, "lease must be a number of seconds, not [5]"),
         ({"lease": -1}, ValueError, "lease must be above 0 seconds, not -1"),
         (
             {"limits": "1g"},
             TypeError,
             "limits must be Limits(memory='512m', ...), not '1g'; each limit is also an option by its name: memory='512m'",
         ),
+        ({"network": True}, ValueError, f"network=True {NO_NETWORK}"),
+        ({"network": ""}, ValueError, f"network='' {NO_NETWORK}"),
         ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
         ({"preload": 5}, TypeError, "preload must be a list of names, not 5"),
         ({"data": {"a": "b"}}, TypeError, "data must be a list of names, not {'a': 'b'}"),

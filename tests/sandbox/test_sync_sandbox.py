@@ -227,14 +227,6 @@ async def box() -> AsyncIterator[AsyncSandbox]:
         yield started
 
 
-async def test_variables_stay_from_block_to_block(box: AsyncSandbox) -> None:
-    await box.run("x = 41")
-    result = await box.run("x + 1")
-    assert type(result) is Result
-    assert (result.value_repr, result.output, result.exit_code, result.state) == ("42", "42\n", 0, "kept")
-    assert (await box.run("echo $((6 * 7))", "sh")).output == "42\n"
-
-
 async def test_a_timeout_of_one_block_keeps_the_session(box: AsyncSandbox) -> None:
     await box.run("x = 1")
     result = await box.run("while True: pass", timeout=0.5)

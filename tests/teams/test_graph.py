@@ -6,7 +6,7 @@ import json
 import pytest
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
-from autogen_agentchat.teams import DiGraph, DiGraphBuilder, GraphFlow
+from autogen_agentchat.teams import DiGraph, GraphFlow
 from autogen_agentchat.teams._group_chat._graph._digraph_group_chat import DiGraphEdge, DiGraphNode
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
@@ -346,16 +346,3 @@ def test_a_graph_that_does_not_fit_its_team_is_a_typed_error():
         {"termination_condition": TextMentionTermination("x")},
     ):
         Team(participants, speakers=cycle, **bound)
-
-
-async def test_a_state_saved_in_mid_turn_takes_the_turn_again():
-    builder = DiGraphBuilder()
-    sleeping = SleepingAgent("a")
-    builder.add_node(sleeping).add_node(CountingAgent("b")).add_edge("a", "b")
-    team = Team([sleeping, CountingAgent("b")], speakers=Graph(builder.build()))
-    run = await begun(team, sleeping, "go")
-    state = json.loads(json.dumps(await team.save_state()))
-    await cancelled(run)
-    other = Team([CountingAgent("a"), CountingAgent("b")], speakers=Graph(builder.build()))
-    await other.load_state(state)
-    assert texts_of(await other.run()) == [("a", "heard 1"), ("b", "heard 2")]

@@ -5,7 +5,6 @@ import json
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
 from autogen_agentchat.base import Response
-from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.conditions import HandoffTermination, MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.messages import HandoffMessage, TextMessage
 from autogen_agentchat.teams import Swarm
@@ -142,14 +141,6 @@ async def test_a_state_goes_on_in_autogens_swarm_and_back():
     await second.load_state(state)
     await third.load_state(other)
     assert texts_of(await second.run()) == texts_of(await third.run()) == [("c", "to a"), ("a", "to b")]
-
-
-def test_handoff_policy_is_dumped_and_loaded():
-    team = Team(trio(), speakers=Handoff())
-    text = team.dump_component().model_dump_json()
-    loaded = BaseTeam.load_component(json.loads(text))
-    assert loaded.dump_component().model_dump_json() == text
-    assert type(loaded.speakers) is Handoff
 
 
 def test_a_first_participant_that_cannot_hand_over_is_refused_at_once():

@@ -157,11 +157,3 @@ async def test_closing_the_team_closes_a_model_that_came_from_its_config(from_co
         team = BaseTeam.load_component(team.dump_component())
     await team.close()
     assert closed == ([team.speakers._model_client] if from_config else [])
-
-
-def test_selector_with_the_name_of_a_model_is_refused():
-    with pytest.raises(TypeError) as refused:
-        Selector("gpt-4o")
-    assert str(refused.value) == (
-        "model_client must be an AutoGen model client such as OpenAIChatCompletionClient(model='gpt-4o'), not 'gpt-4o'."
-    )

@@ -15,7 +15,7 @@ from autogen_codeact.teams.errors import SpeakerError
 from autogen_codeact.teams.speakers import Position, Speakers
 from tests.cases import case
 
-from .support import CountingAgent, SleepingAgent, begun, cancelled, coder, others, texts_of
+from .support import CountingAgent, cancelled, coder, others, texts_of
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -120,16 +120,6 @@ async def test_no_message_is_lost_or_repeated_whenever_a_graph_is_cancelled():
                 assert heard.count("one") == 1
                 assert heard.count("two") <= 1  # who had its turn does not speak again
             assert [words for turn in parts["d"].heard for words in turn].count("two") == 1
-
-
-async def test_two_runs_at_once_are_refused_while_several_speak():
-    b = SleepingAgent("b")
-    graph, parts = diamond()
-    graph = Team([parts["a"], b, parts["c"], parts["d"]], speakers=graph.speakers)
-    run = await begun(graph, b)
-    with pytest.raises(ValueError, match="already running"):
-        await graph.run(task="two")
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
 
 
 # Configuration

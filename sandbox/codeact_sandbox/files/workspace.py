@@ -11,7 +11,8 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,8 @@ from codeact_sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
-from codeact_sandbox.host.protocol import checked_entries
+from codeact_sandbox.host.connection import Reply
+from codeact_sandbox.host.protocol import Frame, checked_entries
 from codeact_sandbox.host.requests import Requests
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 from codeact_sandbox.types.errors import SandboxDied, SandboxFileError
@@ -66,6 +68,10 @@ class Synced:
     signature: Signature  # its version on the host
     digest: bytes | None  # the digest of its content; None if it is large
     fresh: bool  # whether it may still change on the host without a new signature
+
+
+SandboxList = tuple[Mapping[str, Synced], Future[Reply]]
+"""What the host knows of the files of a sandbox, and the answer to a request for a list of them."""
 
 
 class Workspace:
@@ -172,28 +178,11 @@ class Workspace:
         """The files of the host that the sandbox has, in their last transferred version."""
         return {name: entry for name, entry in self._synced.items() if name not in self._changed_in_sandbox}
 
-    async def manifest(self, requests: Requests) -> Manifest | None:
-        """List the files of the sandbox, with hashes of those that the host has too; None if they are too many."""
+    def list_sandbox(self, requests: Requests) -> SandboxList | None:
+        """Ask for the files that the sandbox has now, without waiting for the answer; None if they are too many."""
         if len(self._synced) > MAX_FILES:
             return None
-        listing = (await requests.ask({"op": "list", "most": MAX_FILES + 1})).message
-        entries = checked_entries(listing.get("files"))
-        if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
-            return None
-        sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
-        manifest = {}
-        for name, size in sizes.items():
-            known = self._synced.get(name) if name not in self._changed_in_sandbox else None
-            digest = known.digest if known is not None and known.signature[0] == size else None
-            manifest[name] = f"{size}:{digest.hex()}" if digest is not None else fingerprint_of(size)
-        left = MAX_READ_BYTES
-        unknown = [name for name, fingerprint in manifest.items() if not has_hash(fingerprint)]
-        for name in unknown[:MAX_READ_FILES]:
-            if sizes[name] <= left:
-                left -= sizes[name]
-                # A small file that the host does not have, such as the module of functions.
-                manifest[name] = await fingerprint_in_sandbox(requests, name, sizes[name])
-        return manifest
+        return self.in_sandbox, requests.send(Frame.FILE_REQUEST, {"op": "list", "most": MAX_FILES + 1})
 
     def differs(self, name: str) -> None:
         """Record that the sandbox's file of this name differs from the host's."""
@@ -403,9 +392,38 @@ def has_hash(fingerprint: str) -> bool:
     return not fingerprint.endswith(":")
 
 
+async def make_manifest(
+    requests: Requests, known: Mapping[str, Synced], listed: Future[Reply], reply: Reply, code_file: str | None
+) -> Manifest | None:
+    """Make the manifest of the files that a block has found, after its `reply`; None if they are too many.
+
+    A file that only the sandbox has is read now, unless the block has changed it.
+    """
+    # Answers come in the order of the requests.
+    listing = listed.result().message if listed.done() else {}
+    entries = checked_entries(listing.get("files", []))
+    too_many = listing.get("cut", True) or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES
+    if too_many or reply.message.get("files_cut"):
+        return None
+    changed = {code_file, *(entry["name"] for entry in checked_entries(reply.message.get("files", [])))}
+    manifest, left, reads = {}, MAX_READ_BYTES, 0
+    for name, size in [(entry["name"], entry["size"]) for entry in entries if is_safe(entry["name"])]:
+        same = known.get(name)
+        if same is not None and same.digest is not None and same.signature[0] == size:
+            manifest[name] = f"{size}:{same.digest.hex()}"
+            continue
+        manifest[name] = fingerprint_of(size)
+        reads += 1
+        if reads <= MAX_READ_FILES and size <= left and name not in changed:
+            left -= size
+            # A small file that the host does not have, such as the module of functions.
+            manifest[name] = await fingerprint_in_sandbox(requests, name, size)
+    return manifest
+
+
 async def fingerprint_in_sandbox(requests: Requests, name: str, limit: int) -> str:
     """Make the fingerprint of a file of a sandbox, without its content where that can't be read."""
-    total = size = 0
+    total, size = 0, limit
     digest = blake2b(digest_size=16)
     try:
         async for chunk, size in requests.read_file(name):

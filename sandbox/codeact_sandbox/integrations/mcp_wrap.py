@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -75,7 +76,7 @@ class Wrapped:
     async def search(self, sandbox: AsyncSandbox, query: str, limit: int) -> str:
         """Describe the tools that fit a query; without one, name all."""
         self._search = self._search or SearchTool(await sandbox.list_tools())
-        return self._search.describe(query, limit)
+        return await asyncio.to_thread(self._search.describe, query, limit)
 
     async def _approve(self, request: ToolApprovalRequest) -> ToolApproval:
         if any(fnmatchcase(request.name, pattern) for pattern in self._allow or ()):

@@ -54,15 +54,20 @@ class ToolSearch:
     def __init__(self, tools: Iterable[HostToolProtocol]) -> None:
         self._tools = list(tools)
         stem = _Stems().__getitem__
-        self._counts = [Counter(filter(None, map(stem, _WORD.findall(_text(tool))))) for tool in self._tools]
-        self._lengths = [each.total() for each in self._counts]
+        self._lengths: list[int] = []
+        self._places: dict[str, list[tuple[int, int]]] = {}  # the tools that have a word, and how often
+        for place, tool in enumerate(self._tools):
+            counts = Counter(filter(None, map(stem, _WORD.findall(_text(tool)))))
+            self._lengths.append(counts.total())
+            for word, count in counts.items():
+                self._places.setdefault(word, []).append((place, count))
 
     def search(self, query: str, limit: int = 5) -> list[HostToolProtocol]:
         """Return the tools that fit best, the best first."""
         found: dict[int, float] = {}
         number, mean = len(self._tools), sum(self._lengths) / max(1, len(self._tools))
         for word in set(filter(None, map(_Stems().__getitem__, _WORD.findall(query[:MAX_CHARS])))):
-            having = [(place, each[word]) for place, each in enumerate(self._counts) if word in each]
+            having = self._places.get(word, [])
             rarity = math.log(1 + (number - len(having) + 0.5) / (len(having) + 0.5))
             for place, count in having:
                 length = 1 - LENGTH_WEIGHT + LENGTH_WEIGHT * self._lengths[place] / mean

@@ -100,9 +100,8 @@ def describe_skills(skills: Sequence[Skill], most_chars: int = MAX_SHOWN_CHARS) 
         "paths are relative to its folder, and its scripts run here, in code:"
     ]
     for skill in skills:
-        text = printable_text(" ".join(skill.description.split())).replace("```", "'''")
         tools = f" (tools: {', '.join(skill.allowed_tools)})" if skill.allowed_tools else ""
-        text += printable_text(tools)
+        text = printable_text(" ".join(f"{skill.description}{tools}".split())).replace("```", "'''")
         lines.append(f"- {skill.target}: {text if len(text) <= room else f'{text[: room - 1]}…'}")
     return "\n".join(lines)
 

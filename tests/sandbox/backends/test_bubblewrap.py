@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,15 +49,6 @@ class TestPrivileges:
         assert on_the_host("bwrap", *inside, "unshare", "--user", "true").returncode == 0
         refused = on_the_host("bwrap", *inside, "--disable-userns", "unshare", "--user", "true")
         assert (refused.returncode, "No space left" in refused.stderr) == (1, True)
-
-    @as_root
-    async def test_a_setuid_program_gains_nothing(self):
-        with open_folder() as folder:
-            program = shutil.copy("/usr/bin/id", folder / "id")
-            os.chmod(program, 0o4755)
-            assert on_the_host(program, "-u").stdout == "0\n"
-            async with BubblewrapCommandLineCodeExecutor(readable=[folder]) as executor:
-                assert await out(executor, f"stat -c %a {program}; {program} -u", language="sh") == "4755\n65534\n"
 
     @as_root
     async def test_a_file_that_only_root_may_read_stays_unread(self):

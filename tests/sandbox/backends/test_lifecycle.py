@@ -4,7 +4,6 @@ import asyncio
 import io
 import os
 import tarfile
-import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -123,27 +122,6 @@ class TestStartAndStop:
 
 
 class TestEventLoopsAndThreads:
-    def test_several_threads_use_one_sandbox_at_once(self, executor):
-        results: dict[int, str] = {}
-
-        def work(number: int) -> None:
-            async def blocks() -> None:
-                for _ in range(5):
-                    results[number] = await out(
-                        executor, f"open('{number}.txt', 'w').write('{number}'); print({number})"
-                    )
-
-            asyncio.run(blocks())
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert results == {number: f"{number}\n" for number in range(8)}
-        assert len(containers()) == 1
-        asyncio.run(executor.stop())
-
     def test_a_loop_that_is_torn_down_mid_block_leaves_the_sandbox_usable(self, leased):
         asyncio.run(out(leased, "x = 1"))
 

@@ -199,7 +199,9 @@ def test_wrong_options_are_refused(root: Path, make: Make) -> None:
 
 
 def test_descriptions_for_a_model_are_short_and_one_line_each() -> None:
-    skills = [Skill(f"s-{n}", "Do\n\x1b[31m```\n" + "word " * 200, Path("/x"), ("crm.find",)) for n in range(100)]
+    skills = [
+        Skill(f"s-{n}", "Do\n\x1b[31m```\n" + "word " * 200, Path("/x"), ("crm.find(```\n)",)) for n in range(100)
+    ]
     shown = describe_skills(skills).split("\n")
     assert len(shown) == 101
     assert len("\n".join(shown)) < 11_000

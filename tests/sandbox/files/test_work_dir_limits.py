@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors import Limits, SandboxFileError
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.files import sync
+from codeact_sandbox.files.workspace import fingerprint_of, make_manifest
+from codeact_sandbox.types.run_context import Block, RunContext
 from tests.abuse.lag import MOST_EXCESS_S, median_excess
 from tests.abuse.subject import Kind
 from tests.sandbox.sandboxes import out, run
@@ -178,8 +181,31 @@ async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those
         sandbox, workspace = executor.sandbox.client, executor.sandbox._folder.workspace
         assert sandbox is not None
         assert workspace is not None
-        before = (await workspace.manifest(sandbox.requests) or {})["data"]
+
+        async def fingerprint() -> str:
+            known, listed = workspace.list_sandbox(sandbox.requests)
+            reply = await asyncio.wrap_future(listed)
+            return (await make_manifest(sandbox.requests, known, listed, replace(reply, message={}), None))["data"]
+
+        before = await fingerprint()
         sandbox.blocks.add_undelivered([{"name": "data", "size": 3, "mode": 0o644}])
         await sandbox.requests.write_file("data", 0o644, [b"new"])
         await sync.push_changes(workspace, sandbox, executor.sandbox.options.limits)
-        assert (await workspace.manifest(sandbox.requests) or {})["data"] != before
+        assert await fingerprint() != before
+
+
+@pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "session")], ids=str)
+async def test_a_manifest_has_the_content_that_a_block_found_in_files_only_the_sandbox_has(kind, tmp_path):
+    journalled = RunContext(journalled=True)
+    async with kind.reuse(work_dir=tmp_path) as executor:
+
+        async def found(code: str) -> dict[str, str]:
+            result = await executor.sandbox.run_all([Block(code, "python")], journalled)
+            assert result.exit_code == 0, result.output
+            return result.files_before
+
+        assert await found("import os; os.mkdir('a'); os.mkdir('b')") == {}
+        await found("open('a/.envrc', 'w').write('one'); open('b/.envrc', 'w').write('two')")
+        before = await found("open('a/.envrc', 'w').write('new'); os.unlink('b/.envrc')")
+        assert before == {"a/.envrc": "3:", "b/.envrc": "3:"}  # it has read neither before they went
+        assert (await found("None")) == {"a/.envrc": fingerprint_of(3, [b"new"])}

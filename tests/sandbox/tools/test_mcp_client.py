@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from codeact_sandbox import AsyncSandbox, McpServer, Sandbox
+from codeact_sandbox.background import RUN_IN_BACKGROUND, BackgroundJobs
 from codeact_sandbox.tools.mcp_client import read_servers
+from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxStartError
 from tests.cases import case
 
@@ -86,6 +88,14 @@ def test_server_is_stopped_with_the_sandbox(tmp_path: Path) -> None:
     with Sandbox("bubblewrap", tools=[hostile(content=TEXT, mark=mark)]) as box:
         assert box.run("x()").value == "ok"
         assert len(running(mark)) == 1
+    assert not running(mark)
+
+
+async def test_server_whose_tool_has_the_name_of_an_internal_one_is_refused_and_stopped(tmp_path: Path) -> None:
+    tools, mark = Toolset([hostile(content=TEXT, name=RUN_IN_BACKGROUND, mark=str(tmp_path))]), str(tmp_path)
+    tools.offer(BackgroundJobs())
+    with pytest.raises(ValueError, match=r"two host tools have the same name \(run_in_background\): rename one"):
+        await tools.start()
     assert not running(mark)
 
 
