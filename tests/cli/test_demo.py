@@ -21,14 +21,9 @@ def titles(shown):
 
 
 STEPS = [
-    "Task",
-    "The model writes code (attempt 1)",
-    "Attempt 1 in the sandbox",
-    "The model's decision",
-    "The model writes code (attempt 2)",
-    "Attempt 2 in the sandbox",
-    "The model's answer",
-]
+    "Task", "The model writes code (attempt 1)", "Attempt 1 in the sandbox", "The model's decision",
+    "The model writes code (attempt 2)", "Attempt 2 in the sandbox", "The model's answer",
+]  # fmt: skip
 
 
 def test_demo_fails_repairs_answers_and_saves_a_plot(demo):

@@ -22,12 +22,8 @@ WAIT_MS = 30_000
 """How long a page may take for anything that a test waits for, on a busy machine."""
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-    "--font-render-hinting=none",
-)
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--font-render-hinting=none",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -290,12 +290,8 @@ class TestValues:
         with LocalRunner(sys.executable, tmp_path, mode="session") as runner:
             runner.greet()
             for code in (
-                "1",
-                "'a'",
-                "[1, (2.5, None), {'a': b'b'}]",
-                "import fractions; fractions.Fraction(1, 2)",
-                "1;",
-            ):
+                "1", "'a'", "[1, (2.5, None), {'a': b'b'}]", "import fractions; fractions.Fraction(1, 2)", "1;",
+            ):  # fmt: skip
                 out(runner, code)
             out(runner, "import asyncio; await asyncio.sleep(0)")
             assert out(runner, "import sys; 'IPyth' + 'on' in sys.modules") == "False\n"
