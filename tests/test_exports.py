@@ -22,10 +22,16 @@ def for_type_checkers(source: Path) -> dict[str, str]:
 
 def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
     for package in [
-        "codeact_sandbox", "autogen_codeact.executors", "autogen_codeact.agents", "autogen_codeact.teams",
-        "autogen_codeact.local_models", "autogen_codeact.runs", "autogen_codeact.telemetry", "autogen_codeact.batch",
+        "codeact_sandbox",
+        "autogen_codeact.executors",
+        "autogen_codeact.agents",
+        "autogen_codeact.teams",
+        "autogen_codeact.local_models",
+        "autogen_codeact.runs",
+        "autogen_codeact.telemetry",
+        "autogen_codeact.batch",
         "autogen_codeact.viewer",
-    ]:  # fmt: skip
+    ]:
         with case(package):
             module = importlib.import_module(package)
             assert module.__file__ is not None

@@ -88,9 +88,14 @@ async def test_nobody_is_asked_when_no_attempt_is_left(executor: CodeExecutor) -
     result = await agent.run(task=[TASK])
 
     assert [type(message) for message in result.messages] == [
-        TextMessage, CodeGenerationEvent, CodeExecutionEvent, CodeGenerationEvent, CodeGenerationEvent,
-        CodeExecutionEvent, TextMessage,
-    ]  # fmt: skip
+        TextMessage,
+        CodeGenerationEvent,
+        CodeExecutionEvent,
+        CodeGenerationEvent,
+        CodeGenerationEvent,
+        CodeExecutionEvent,
+        TextMessage,
+    ]
     assert received_by(client)[3][-2:] == [model(FAILS), from_agent(FAILED_WORDS)]
 
 

@@ -135,8 +135,12 @@ def test_thirty_files_are_named_if_their_names_are_short() -> None:
 
 def test_sizes_have_units() -> None:
     for count, text in [
-        (0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.5 KiB"), (10**7, "9.5 MiB"), (2**60, "1048576 TiB"),
-    ]:  # fmt: skip
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1536, "1.5 KiB"),
+        (10**7, "9.5 MiB"),
+        (2**60, "1048576 TiB"),
+    ]:
         with case(count, text):
             assert size(count) == text
 

@@ -34,12 +34,17 @@ def imported(path: Path) -> dict[str, set[str]]:
 INSIDE_A_SANDBOX = (
     *(f"{ROOT}.executors.docker", f"{ROOT}.executors.bubblewrap", f"{ROOT}.executors.pool"),
     *(
-        "codeact_sandbox.async_sandbox", "codeact_sandbox.managed_sandbox", "codeact_sandbox.backends.",
-        "codeact_sandbox.egress", "codeact_sandbox.runner", "codeact_sandbox.packages", "codeact_sandbox.pool",
+        "codeact_sandbox.async_sandbox",
+        "codeact_sandbox.managed_sandbox",
+        "codeact_sandbox.backends.",
+        "codeact_sandbox.egress",
+        "codeact_sandbox.runner",
+        "codeact_sandbox.packages",
+        "codeact_sandbox.pool",
         "codeact_sandbox.files.sync",
     ),
     *("codeact_sandbox.host.client", "codeact_sandbox.host.connection", "codeact_sandbox.host.protocol"),
-)  # fmt: skip
+)
 
 
 def test_agents_import_nothing_of_how_a_sandbox_is_started_and_reached() -> None:

@@ -167,8 +167,13 @@ async def test_rolled_back_blocks_are_removed_from_the_journal(make: Make) -> No
     executor = await make()
     touch = "heap[::4096] = bytes(len(heap[::4096]))"
     blocks = [
-        "x = [0]\nheap = bytearray(200 << 20)", touch, "x.append(1)", "x.append(2)", "import os\nos.abort()", "y = 3",
-    ]  # fmt: skip
+        "x = [0]\nheap = bytearray(200 << 20)",
+        touch,
+        "x.append(1)",
+        "x.append(2)",
+        "import os\nos.abort()",
+        "y = 3",
+    ]
     state = await saved(executor, *blocks, setup="from math import pi")
     look = "print(x, y, 'heap' in globals() and len(heap), pi)"
     first = CodeActAgent("actor", executor, model_client=scripted(python(look), "Done."))

@@ -44,8 +44,13 @@ async def test_output_comes_while_the_code_runs(session: SandboxCodeExecutor) ->
 
     kinds = [kind for kind, _ in groupby(type(item) for item in seen)]  # a line may come in pieces
     assert kinds == [
-        TextMessage, CodeGenerationEvent, ModelClientStreamingChunkEvent, CodeExecutionEvent, TextMessage, TaskResult,
-    ]  # fmt: skip
+        TextMessage,
+        CodeGenerationEvent,
+        ModelClientStreamingChunkEvent,
+        CodeExecutionEvent,
+        TextMessage,
+        TaskResult,
+    ]
     assert "".join(item.content for item in seen if is_output(item)) == "one\ntwo\n"
     assert {item.source for item in seen if is_output(item)} == {"coder"}
     assert seen[-1].messages == [item for item in seen[:-1] if not is_output(item)]

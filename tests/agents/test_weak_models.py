@@ -160,11 +160,20 @@ async def test_an_answer_without_the_printed_value_is_given_together_with_it(ses
 
 def test_other_ways_to_write_a_value_are_the_same() -> None:
     for output, answer in [
-        ("1234567\n", "It is 1,234,567."), ("3.14159", "About 3.14."), ("0.25", "25%"), ("-4", "It is 4 below zero."),
-        ("625", "6 + 2 + 5 = 13"), ("[1, 2, 3]", "They are 1, 2 and 3."), ("0", "No."), ("18107", "C"),
-        ("5", "def square(n):\n    return n ** 2"), ("a 5\nb 6\n", "The answer is 7."), ("done", "The result is 7."),
-        ("", "The result is 7."), ("55", "155.5"),
-    ]:  # fmt: skip
+        ("1234567\n", "It is 1,234,567."),
+        ("3.14159", "About 3.14."),
+        ("0.25", "25%"),
+        ("-4", "It is 4 below zero."),
+        ("625", "6 + 2 + 5 = 13"),
+        ("[1, 2, 3]", "They are 1, 2 and 3."),
+        ("0", "No."),
+        ("18107", "C"),
+        ("5", "def square(n):\n    return n ** 2"),
+        ("a 5\nb 6\n", "The answer is 7."),
+        ("done", "The result is 7."),
+        ("", "The result is 7."),
+        ("55", "155.5"),
+    ]:
         with case(output, answer):
             assert with_output(answer, output) == answer
     for output, answer in [

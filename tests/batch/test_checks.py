@@ -47,9 +47,14 @@ def test_task_without_a_check_has_no_result() -> None:
 
 def test_exact_check() -> None:
     cases: list[Any] = [
-        (" Paris\r\n", "Paris", True), ("paris", "Paris", False), ("a\r\nb", "a\nb", True), ("18", 18, True),
-        ("true", True, True), ("", "", True), ("[1,2]", [1, 2], True),
-    ]  # fmt: skip
+        (" Paris\r\n", "Paris", True),
+        ("paris", "Paris", False),
+        ("a\r\nb", "a\nb", True),
+        ("18", 18, True),
+        ("true", True, True),
+        ("", "", True),
+        ("[1,2]", [1, 2], True),
+    ]
     for answer, expected, passed in cases:
         with case(answer, expected, passed):
             assert check(answer, expected=expected).passed is passed
@@ -209,10 +214,15 @@ def test_any_answer_has_a_result(answer: str, expected: str, kind: Any) -> None:
 
 def test_passed_of_a_row() -> None:
     cases: list[Any] = [
-        ("completed", [True], True), ("completed", [False], False), ("completed", [None], None),
-        ("completed", [], None), ("stopped", [], False), ("stopped", [True], True), ("failed", [], None),
+        ("completed", [True], True),
+        ("completed", [False], False),
+        ("completed", [None], None),
+        ("completed", [], None),
+        ("stopped", [], False),
+        ("stopped", [True], True),
+        ("failed", [], None),
         ("invalid", [], None),
-    ]  # fmt: skip
+    ]
     for outcome, checks, passed in cases:
         with case(outcome, checks, passed):
             results = [CheckResult(kind="exact", passed=each) for each in checks]

@@ -306,10 +306,18 @@ def test_items_of_an_iterable_are_checked_like_rows() -> None:
     ]
     bad = [each for each in found[3:] if isinstance(each, BadTask)]
     assert [(each.id, each.place) for each in bad] == [
-        ("task-4", "task 4"), ("c", "task 5"), ("task-6", "task 6"), ("d", "task 7"), ("task-8", "task 8"),
-        ("task-9", "task 9"), ("loop", "task 10"), ("e", "task 11"), ("f", "task 12"), ("g", "task 13"),
+        ("task-4", "task 4"),
+        ("c", "task 5"),
+        ("task-6", "task 6"),
+        ("d", "task 7"),
+        ("task-8", "task 8"),
+        ("task-9", "task 9"),
+        ("loop", "task 10"),
+        ("e", "task 11"),
+        ("f", "task 12"),
+        ("g", "task 13"),
         ("h", "elsewhere:5"),
-    ]  # fmt: skip
+    ]
     assert bad[0].reason == "another task has its id 'a'"
     assert bad[4].reason == "a int is not a task: give a Task, a mapping or a text"
     assert bad[-2].reason == "it is longer than 16 MiB"

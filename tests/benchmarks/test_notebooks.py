@@ -40,8 +40,12 @@ def test_comparison_counts_only_what_the_kernel_repeats(load):
     ours = [did(value="2"), did(value="random 3"), did(), did(), did("NameError")]
     found = cells.differences(["1", "r()", "d[1]", "loop()", "x"], first, second, ours)
     assert [(cell.end, cell.value) for cell in found] == [
-        (True, False), (True, None), (False, None), (None, None), (False, None),
-    ]  # fmt: skip
+        (True, False),
+        (True, None),
+        (False, None),
+        (None, None),
+        (False, None),
+    ]
     assert cells.agreement(found) == [
         "cells end the same: 2 of 4, 50.0 %",
         "cells with figures show as many: 0 of 0, 100.0 %",
@@ -49,5 +53,9 @@ def test_comparison_counts_only_what_the_kernel_repeats(load):
         "values print the same: 0 of 1, 0.0 %",
     ]
     assert [cells.unlike(cells.stable_result(a, b), c) for a, b, c in zip(first, second, ours, strict=True)] == [
-        ["value"], [], ["end"], [], ["end"],
-    ]  # fmt: skip
+        ["value"],
+        [],
+        ["end"],
+        [],
+        ["end"],
+    ]

@@ -22,11 +22,15 @@ from tests.processes import Process
 COMMAND = Path(sys.executable).with_name("codeact")
 _SECRETS = (
     *(
-        "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "GEMINI_API_KEY",
         "LLAMA_API_KEY",
     ),
     *("OLLAMA_API_KEY", "OLLAMA_HOST"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,13 @@ def test_retry_sends_the_same_message_in_the_session_from_before(tmp_path):
 def test_files_and_exports(tmp_path):
     answers = [code("open('a.txt', 'w').write('hi')"), "Written."]
     exports = [
-        "/export out.txt", "/export out.ipynb", "/export out.json", "/export out.html", "/export made", "/export made",
-    ]  # fmt: skip
+        "/export out.txt",
+        "/export out.ipynb",
+        "/export out.json",
+        "/export out.html",
+        "/export made",
+        "/export made",
+    ]
     shown = chat(tmp_path, answers, "write", "/files", *exports)
     assert re.fullmatch(r"a\.txt \(2 bytes\)\nOn this machine: /\S+", shown[1])
     assert shown[2] == "An export ends in .html, .ipynb or .json; a folder for the files has no ending."

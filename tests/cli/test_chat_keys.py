@@ -53,8 +53,15 @@ def test_files_are_added_and_shell_commands_run_in_the_sandbox(tmp_path):
     (tmp_path / "sales.csv").write_text("a,b\n")
     answers = [code("print(open('sales.csv').read())"), "Read."]
     lines = [
-        "/add sales.csv", "/add none.csv", "/add .", "/add", "!cat sales.csv; echo $HOME", "!exit 3", "read it", "!!x",
-    ]  # fmt: skip
+        "/add sales.csv",
+        "/add none.csv",
+        "/add .",
+        "/add",
+        "!cat sales.csv; echo $HOME",
+        "!exit 3",
+        "read it",
+        "!!x",
+    ]
     shown = piped(tmp_path, [*answers, "Well."], *lines).split("\n> ")[1:]
     assert [part.partition("\n")[2] for part in shown[:4]] == [
         "Added sales.csv (4 bytes). Your next message tells the model.",

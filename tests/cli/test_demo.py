@@ -21,9 +21,14 @@ def titles(shown):
 
 
 STEPS = [
-    "Task", "The model writes code (attempt 1)", "Attempt 1 in the sandbox", "The model's decision",
-    "The model writes code (attempt 2)", "Attempt 2 in the sandbox", "The model's answer",
-]  # fmt: skip
+    "Task",
+    "The model writes code (attempt 1)",
+    "Attempt 1 in the sandbox",
+    "The model's decision",
+    "The model writes code (attempt 2)",
+    "Attempt 2 in the sandbox",
+    "The model's answer",
+]
 
 
 def test_demo_fails_repairs_answers_and_saves_a_plot(demo):

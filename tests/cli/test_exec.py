@@ -195,9 +195,13 @@ def notebook(*cells, **metadata):
 def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
     file = tmp_path / "book.ipynb"
     cells = [
-        ("markdown", "# Title"), ("code", ["x = 20\n", "y = 1"]), ("code", ""), ("code", "x + y"), ("code", "\nx / 0"),
+        ("markdown", "# Title"),
+        ("code", ["x = 20\n", "y = 1"]),
+        ("code", ""),
+        ("code", "x + y"),
+        ("code", "\nx / 0"),
         ("code", "7"),
-    ]  # fmt: skip
+    ]
     file.write_text(notebook(*cells, kernelspec={"language": "python"}))
     done = in_bubblewrap("exec", file, cwd=tmp_path)
     assert done.status == 1

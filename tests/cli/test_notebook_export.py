@@ -43,8 +43,13 @@ def test_a_run_with_displays_becomes_a_notebook(tmp_path):
     notebook.cells.insert(0, nbformat.v4.new_code_cell("final_answer = print"))
     NotebookClient(notebook, timeout=45, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert [[each.output_type for each in cell.outputs] for cell in (first, imports, failed, value, shell, last)] == [
-        ["display_data", "stream", "execute_result"], [], ["error"], ["execute_result"], ["stream"], ["stream"],
-    ]  # fmt: skip
+        ["display_data", "stream", "execute_result"],
+        [],
+        ["error"],
+        ["execute_result"],
+        ["stream"],
+        ["stream"],
+    ]
     assert "<table" in first.outputs[2].data["text/html"]
     assert (failed.outputs[0].ename, value.outputs[0].data["text/plain"]) == ("ZeroDivisionError", "[1, 2]")
     assert last.outputs[0].text == "done\n"

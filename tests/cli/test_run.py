@@ -15,9 +15,15 @@ FAILS = "First try.\n" + code("print('one')", "1 / 0")
 WORKS = "Second try.\n" + code("print(6 * 7)")
 KEY = {"OPENAI_API_KEY": "sk-of-the-tests"}
 REPAIRED = [
-    "TextMessage", "CodeGenerationEvent", "CodeExecutionEvent", "CodeGenerationEvent", "CodeGenerationEvent",
-    "CodeExecutionEvent", "TextMessage", "TaskResult",
-]  # fmt: skip
+    "TextMessage",
+    "CodeGenerationEvent",
+    "CodeExecutionEvent",
+    "CodeGenerationEvent",
+    "CodeGenerationEvent",
+    "CodeExecutionEvent",
+    "TextMessage",
+    "TaskResult",
+]
 
 
 def run(*arguments, **more):
@@ -66,10 +72,14 @@ def test_text_output_has_a_title_per_step_and_no_colours(tmp_path):
     assert (done.status, done.err) == (0, "")
     titles = [line for line in done.out.splitlines() if line.startswith("== ")]
     assert titles == [
-        "== Task ==", "== The model writes code (attempt 1) ==", "== Attempt 1 in the sandbox ==",
-        "== The model's decision ==", "== The model writes code (attempt 2) ==", "== Attempt 2 in the sandbox ==",
+        "== Task ==",
+        "== The model writes code (attempt 1) ==",
+        "== Attempt 1 in the sandbox ==",
+        "== The model's decision ==",
+        "== The model writes code (attempt 2) ==",
+        "== Attempt 2 in the sandbox ==",
         "== The model's answer ==",
-    ]  # fmt: skip
+    ]
     assert done.out.endswith("== The model's answer ==\nIt is **42**.\n\n")
     assert "\x1b" not in done.out
     assert re.search(

@@ -16,10 +16,14 @@ def test_each_step_has_a_title_and_variables_persist(tmp_path):
     assert (done.status, done.err) == (0, "")
     titles = [line for line in done.out.splitlines() if line.startswith("== ")]
     assert titles == [
-        "== Task ==", "== The model writes code (step 1) ==", "== Step 1 in the sandbox ==",
-        "== The model's answer is sent back ==", "== The model writes code (step 3) ==", "== Step 3 in the sandbox ==",
+        "== Task ==",
+        "== The model writes code (step 1) ==",
+        "== Step 1 in the sandbox ==",
+        "== The model's answer is sent back ==",
+        "== The model writes code (step 3) ==",
+        "== Step 3 in the sandbox ==",
         "== The model's answer ==",
-    ]  # fmt: skip
+    ]
     assert done.out.endswith("== The model's answer ==\n42\n\n")
 
 

@@ -220,8 +220,12 @@ class TestLoadedConfig:
 
     def test_mounted_shared_memory_is_not_emptied(self, tmp_path):
         for place, own in [
-            ("/dev/shm", False), ("/dev/shm/x/", False), ("/dev", False), ("/dev/shmx", True), ("/mnt/dev/shm", True),
-        ]:  # fmt: skip
+            ("/dev/shm", False),
+            ("/dev/shm/x/", False),
+            ("/dev", False),
+            ("/dev/shmx", True),
+            ("/mnt/dev/shm", True),
+        ]:
             with case(place, own):
                 executor = DockerCommandLineCodeExecutor(extra_volumes={str(tmp_path): {"bind": place, "mode": "rw"}})
                 assert executor.sandbox.new_client().settings.own_shm is own

@@ -117,8 +117,12 @@ class TestSource:
 
         first = build_functions_source([one, two])
         assert first.split("\n\n\n")[0].splitlines() == [
-            "from __future__ import annotations", "import os", "import sys", "import json", "from a.b import x, y as z",
-        ]  # fmt: skip
+            "from __future__ import annotations",
+            "import os",
+            "import sys",
+            "import json",
+            "from a.b import x, y as z",
+        ]
         assert first == build_functions_source([one, two])
 
     def test_future_annotations_only_where_the_function_was_compiled_with_them(self, tmp_path: Path):

@@ -181,9 +181,14 @@ class TestAskModel:
 
     async def test_invalid_answer_of_a_model_is_a_no(self):
         cases = [
-            "", "yes", "{", "{}", '{"approved": true}', '{"reason": "r", "approved": "true"}',
+            "",
+            "yes",
+            "{",
+            "{}",
+            '{"approved": true}',
+            '{"reason": "r", "approved": "true"}',
             '{"reason": 1, "approved": true}',
-        ]  # fmt: skip
+        ]
         for answer in cases:
             with case(answer):
                 expected = ToolApproval(False, "the model that approves gave no answer that can be read")

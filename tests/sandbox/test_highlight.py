@@ -25,10 +25,16 @@ def test_tokens_have_their_classes():
     ]
     assert coloured("if [ $# -gt 1 ]; then echo 'it'\\''s' # c 'd\nfi", "sh") == [
         *(
-            ("k", "if"), ("m", "1"), ("k", "then"), ("nb", "echo"), ("s", "'it'"), ("s", "'s'"), ("c", "# c 'd"),
+            ("k", "if"),
+            ("m", "1"),
+            ("k", "then"),
+            ("nb", "echo"),
+            ("s", "'it'"),
+            ("s", "'s'"),
+            ("c", "# c 'd"),
             ("k", "fi"),
         )
-    ]  # fmt: skip
+    ]
     assert coloured("/* a\n\\*/ const x = `b\nc` // d", "ts") == [
         *(("c", "/* a"), ("c", "\\*/"), ("k", "const"), ("s", "`b"), ("s", "c`"), ("c", "// d"))
     ]

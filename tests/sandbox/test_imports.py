@@ -12,8 +12,16 @@ ROOT = Path(__file__).parents[2]
 LAYERS = ("sandbox", "executors", "agents", "teams", "telemetry", "runs", "batch", "viewer", "integrations", "cli")
 OURS = ("autogen_codeact", "codeact_sandbox")
 FOREIGN = (
-    "autogen_core", "autogen_ext", "autogen_agentchat", "autogen_codeact", "docker", "requests", "typer", "rich", "PIL",
-)  # fmt: skip
+    "autogen_core",
+    "autogen_ext",
+    "autogen_agentchat",
+    "autogen_codeact",
+    "docker",
+    "requests",
+    "typer",
+    "rich",
+    "PIL",
+)
 
 PROGRAM = """
 import sys

@@ -186,9 +186,13 @@ def test_every_option_is_described() -> None:
 
 def test_texts_of_a_command_line_become_arguments() -> None:
     texts = [
-        "network=bridge", 'limits={"memory": "2g"}', "preload=numpy", "preload=pandas", "timeout=3",
+        "network=bridge",
+        'limits={"memory": "2g"}',
+        "preload=numpy",
+        "preload=pandas",
+        "timeout=3",
         "container_name=12",
-    ]  # fmt: skip
+    ]
     arguments = parse_texts([*texts, "read_only=false", 'languages={"wc": ["wc", "-c"]}', "environment=API_KEY"])
     assert arguments == {
         "network": "bridge",

@@ -32,9 +32,15 @@ async def test_a_second_task_begins_with_the_coder(executor):
         ("coder", "Still 42. TERMINATE"),
     ]
     assert model.told[3] == [
-        ("system", CODER_MESSAGE), ("user", "six times seven"), ("assistant", PRINT_42), ("executor", "42\n"),
-        ("assistant", "It is 42. TERMINATE"), ("user", "once more"), ("assistant", PRINT_42), ("executor", "42\n"),
-    ]  # fmt: skip
+        ("system", CODER_MESSAGE),
+        ("user", "six times seven"),
+        ("assistant", PRINT_42),
+        ("executor", "42\n"),
+        ("assistant", "It is 42. TERMINATE"),
+        ("user", "once more"),
+        ("assistant", PRINT_42),
+        ("executor", "42\n"),
+    ]
 
 
 async def test_final_word_in_code_and_in_output_does_not_end_the_team(executor):

@@ -20,12 +20,23 @@ FINAL = [
     "__TERMINATE__",
 ]
 NOT_FINAL = [
-    "", "I say TERMINATE when it works.", "TERMINATED", "The constant is JOB_TERMINATE",
-    "DETERMINATE? no: INDETERMINATE", "terminate", "```python\nprint('TERMINATE')\n```",
-    "```python\nprint(1)\n```\nTERMINATE", "```py\nprint(1)\n```\nTERMINATE", "```sh\nls\n```\nTERMINATE",
-    "```python\nprint(1)\n# TERMINATE", "It printed\n```\nTERMINATE\n```", "It printed\n```\nTERMINATE```",
-    "It printed\n```output\n42\nTERMINATE", "~~~text\nTERMINATE\n~~~\n", "<execute>\nprint(1)\n</execute>\nTERMINATE",
-]  # fmt: skip
+    "",
+    "I say TERMINATE when it works.",
+    "TERMINATED",
+    "The constant is JOB_TERMINATE",
+    "DETERMINATE? no: INDETERMINATE",
+    "terminate",
+    "```python\nprint('TERMINATE')\n```",
+    "```python\nprint(1)\n```\nTERMINATE",
+    "```py\nprint(1)\n```\nTERMINATE",
+    "```sh\nls\n```\nTERMINATE",
+    "```python\nprint(1)\n# TERMINATE",
+    "It printed\n```\nTERMINATE\n```",
+    "It printed\n```\nTERMINATE```",
+    "It printed\n```output\n42\nTERMINATE",
+    "~~~text\nTERMINATE\n~~~\n",
+    "<execute>\nprint(1)\n</execute>\nTERMINATE",
+]
 
 
 async def test_final_word_ends_the_conversation():

@@ -22,8 +22,12 @@ WAIT_MS = 30_000
 """How long a page may take for anything that a test waits for, on a busy machine."""
 VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--font-render-hinting=none",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--font-render-hinting=none",
+)
 
 
 @pytest.fixture(scope="session")

@@ -33,11 +33,17 @@ async def test_attempts_that_were_not_kept_are_marked_to_be_folded(bubblewrap: N
             ]
         )
     assert shown[0] == [
-        ("task", "Go.", None, False), ("model_call", fails, None, True), ("message", "So:", None, False),
-        ("model_call", late, None, True), ("block", "1 / 0", "error", True), ("block", "print(42)", "ok", False),
-        ("message", "Done.", None, False), ("model_call", "Done.", None, True), ("model_call", "Done.", None, True),
+        ("task", "Go.", None, False),
+        ("model_call", fails, None, True),
+        ("message", "So:", None, False),
+        ("model_call", late, None, True),
+        ("block", "1 / 0", "error", True),
+        ("block", "print(42)", "ok", False),
+        ("message", "Done.", None, False),
+        ("model_call", "Done.", None, True),
+        ("model_call", "Done.", None, True),
         ("end", None, "completed", False),
-    ]  # fmt: skip
+    ]
     assert [each[1:] for each in shown[1] if each[0] == "block"] == [
         ("print(44)", "ok", True),
         ("print(45)", "ok", True),

@@ -56,12 +56,22 @@ def steps(run):
 def test_rich_run_has_all_its_steps_in_order(rich_run):
     run = read(rich_run)
     assert kinds(run) == [
-        ("task", "user", None), ("message", "actor", None), ("block", "actor", "ok"), ("message", "actor", None),
-        ("block", "actor", "ok"), ("block", "actor", "ok"), ("block", "actor", "timeout"), ("block", "actor", "ok"),
-        ("block", "actor", "ok"), ("handoff", "actor", None), ("block", "checker", "error"),
-        ("decision", "checker", None), ("block", "checker", "ok"), ("message", "checker", None),
+        ("task", "user", None),
+        ("message", "actor", None),
+        ("block", "actor", "ok"),
+        ("message", "actor", None),
+        ("block", "actor", "ok"),
+        ("block", "actor", "ok"),
+        ("block", "actor", "timeout"),
+        ("block", "actor", "ok"),
+        ("block", "actor", "ok"),
+        ("handoff", "actor", None),
+        ("block", "checker", "error"),
+        ("decision", "checker", None),
+        ("block", "checker", "ok"),
+        ("message", "checker", None),
         ("end", None, "completed"),
-    ]  # fmt: skip
+    ]
     found = steps(run)
     assert [each["number"] for each in found] == list(range(1, 16))
     assert not any(each["running"] for each in found)

@@ -242,11 +242,20 @@ class TestPackages:
 
     def test_invalid_packages_are_refused_before_anything_runs(self, client):
         for entry in [
-            "--index-url=http://evil.example", "-r requirements.txt", "numpy --index-url http://evil.example",
-            "numpy; rm -rf /", "numpy && rm -rf /", "numpy\nRUN rm -rf /", "numpy @ http://x.example/y.zip\nRUN id",
-            "numpy @ http://x.example/y.zip\r\nRUN id", "$(id)", "../numpy", "", " ",
+            "--index-url=http://evil.example",
+            "-r requirements.txt",
+            "numpy --index-url http://evil.example",
+            "numpy; rm -rf /",
+            "numpy && rm -rf /",
+            "numpy\nRUN rm -rf /",
+            "numpy @ http://x.example/y.zip\nRUN id",
+            "numpy @ http://x.example/y.zip\r\nRUN id",
+            "$(id)",
+            "../numpy",
+            "",
+            " ",
             "/nowhere/tinywheel-1.0-py3-none-any.whl",
-        ]:  # fmt: skip
+        ]:
             with case(entry), pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
                 resolve_image(client, REFUSING, [entry], progress=silent)
 

@@ -85,9 +85,17 @@ def listed(name, arguments):
 def test_program_decides_each_number_as_the_list_does(arch):
     program, names = bpf_program(arch), {number: name for name, number in SYSCALLS[arch].items()}
     samples = [
-        (0, 0o4755), (0, 0o20000102, 0o2755), (0, 0, 0o100, 0o6000), (0, 0o10644, 0o10644), (0,) * 6,
-        (1, 2, 3, 4, 5, 6), (2, 1, 6), (16, 3, 0), (0, 0x1180, 0x1180), ((1 << 64) - 1,) * 6,
-    ]  # fmt: skip
+        (0, 0o4755),
+        (0, 0o20000102, 0o2755),
+        (0, 0, 0o100, 0o6000),
+        (0, 0o10644, 0o10644),
+        (0,) * 6,
+        (1, 2, 3, 4, 5, 6),
+        (2, 1, 6),
+        (16, 3, 0),
+        (0, 0x1180, 0x1180),
+        ((1 << 64) - 1,) * 6,
+    ]
     for number in range(max(names) + 1):
         for sample in samples:
             arguments = [*sample, *[0] * 6][:6]

@@ -35,8 +35,13 @@ LOOK = """
                       open("/data/folder/link").read(), os.readlink("/data/folder/away"), open("/data/linked.csv").read()]))
 """
 SEEN = [
-    "a,b\n1,2\n", ["folder", "linked.csv", "one.csv"], ["away", "below", "link", "x.txt"], "x", "/etc/shadow", "linked",
-]  # fmt: skip
+    "a,b\n1,2\n",
+    ["folder", "linked.csv", "one.csv"],
+    ["away", "below", "link", "x.txt"],
+    "x",
+    "/etc/shadow",
+    "linked",
+]
 WRITE = """
     import errno, json, os
     def attempt(function, *arguments):

@@ -80,9 +80,15 @@ def test_repr_says_what_kind():
 
 def test_a_bad_value_is_refused_and_not_shown() -> None:
     for value in [
-        "s3cret\0", "s3cret${X}", "${X}s3cret", "${s3cret-x}", "${X-s3cret}", "${X:?s3cret}", "${}s3cret",
+        "s3cret\0",
+        "s3cret${X}",
+        "${X}s3cret",
+        "${s3cret-x}",
+        "${X-s3cret}",
+        "${X:?s3cret}",
+        "${}s3cret",
         "s3cret\udcff",
-    ]:  # fmt: skip
+    ]:
         with case(value):
             with pytest.raises(ValueError, match=r"^The value of NAME ") as caught:
                 parse_environment({"NAME": value})

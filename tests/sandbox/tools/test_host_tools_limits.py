@@ -107,9 +107,14 @@ class TestLimits:
 
 def test_limits_that_can_not_be_right_are_refused() -> None:
     for wrong in (
-        {"calls": 0}, {"in_flight": 0}, {"call_bytes": "5m"}, {"answer_bytes": "8m"}, {"seconds": 0},
-        {"bytes_in": "much"}, {"speed": 1},
-    ):  # fmt: skip
+        {"calls": 0},
+        {"in_flight": 0},
+        {"call_bytes": "5m"},
+        {"answer_bytes": "8m"},
+        {"seconds": 0},
+        {"bytes_in": "much"},
+        {"speed": 1},
+    ):
         with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
             ToolLimits(**wrong)  # type: ignore[arg-type]
 

@@ -161,9 +161,16 @@ async def test_dates_paths_and_other_types_arrive_on_the_host_as_what_they_are()
     got = await StubHost([tool]).run(lambda module: module.echo(*values))
     assert tuple(seen) == values
     assert got == [
-        "2026-01-02", "2026-01-02T03:04:05Z", "a/b", "00000000-0000-0000-0000-000000000005", "1.50", "PT1H2.5S", "_wA=",
-        [1, 2], {"1": "2026-01-02"},
-    ]  # fmt: skip
+        "2026-01-02",
+        "2026-01-02T03:04:05Z",
+        "a/b",
+        "00000000-0000-0000-0000-000000000005",
+        "1.50",
+        "PT1H2.5S",
+        "_wA=",
+        [1, 2],
+        {"1": "2026-01-02"},
+    ]
     assert tool.signature == (
         "(day: str, at: str, where: str, who: str, price: float | str, length: str, data: bytes, some: list[int]) -> "
         "tuple[str, str, str, str, str, str, str, list[int], dict[str, str]]"

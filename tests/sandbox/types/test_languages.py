@@ -25,11 +25,25 @@ PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javasc
 
 def test_labels() -> None:
     for label, name in [
-        ("python", "python"), ("Python", "python"), (" PY ", "python"), ("python3", "python"), ("python3.12", "python"),
-        ("ipython", "python"), ("IPython3", "python"), ("shell", "sh"), ("sh", "sh"), ("BASH", "bash"),
-        ("js", "javascript"), ("node", "javascript"), ("ts", "typescript"), ("R", "r"), ("Rscript", "r"),
-        ("pwsh", "powershell"), ("ps1", "powershell"), ("golang", "go"),
-    ]:  # fmt: skip
+        ("python", "python"),
+        ("Python", "python"),
+        (" PY ", "python"),
+        ("python3", "python"),
+        ("python3.12", "python"),
+        ("ipython", "python"),
+        ("IPython3", "python"),
+        ("shell", "sh"),
+        ("sh", "sh"),
+        ("BASH", "bash"),
+        ("js", "javascript"),
+        ("node", "javascript"),
+        ("ts", "typescript"),
+        ("R", "r"),
+        ("Rscript", "r"),
+        ("pwsh", "powershell"),
+        ("ps1", "powershell"),
+        ("golang", "go"),
+    ]:
         with case(label, name):
             assert find_language(label) is LANGUAGES[name]
 
@@ -109,11 +123,17 @@ class TestFilenameComment:
 
     def test_other_comments_are_no_filename(self) -> None:
         for language, code in [
-            ("python", ""), ("python", "print(1)\n# filename: a.py"), ("python", "\n# filename: a.py"),
-            ("python", "x = 1\n\n# filename: a.py"), ("python", "// filename: a.py"),
-            ("python", "# the filename: a.py"), ("python", "# filenames: a.py"),
-            ("python", "print('# filename: a.py')"), ("javascript", "# filename: a.js"), ("lua", "# filename: a.lua"),
-        ]:  # fmt: skip
+            ("python", ""),
+            ("python", "print(1)\n# filename: a.py"),
+            ("python", "\n# filename: a.py"),
+            ("python", "x = 1\n\n# filename: a.py"),
+            ("python", "// filename: a.py"),
+            ("python", "# the filename: a.py"),
+            ("python", "# filenames: a.py"),
+            ("python", "print('# filename: a.py')"),
+            ("javascript", "# filename: a.js"),
+            ("lua", "# filename: a.lua"),
+        ]:
             with case(language, code):
                 assert filename_comment(code, LANGUAGES[language]) is None
 
