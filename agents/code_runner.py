@@ -197,18 +197,18 @@ class CodeRunner:
         in_branch = (
             partial(branch.run, attempt, self._context_of) if attempt is not None and branch is not None else None
         )
-        ask = partial(self._ask, blocks, cancellation_token)
+        approve = self.options.approval_func
+        ask = partial(self._ask, approve, blocks, cancellation_token) if approve is not None else None
         live = partial(self._run_live, blocks, cancellation_token, emit, in_branch)
         if self.steps is None:
-            return await ask() or await live()
+            return (await ask() if ask is not None else None) or await live()
         return await self.steps.run(self, blocks, live, attempt, ask)
 
-    async def _ask(self, blocks: list[CodeBlock], token: CancellationToken) -> RunEnded | None:
+    async def _ask(
+        self, approve: ApprovalFuncType, blocks: list[CodeBlock], token: CancellationToken
+    ) -> RunEnded | None:
         """Ask whether code may run; return how it ended if it may not."""
-        if self.options.approval_func is None:
-            return None
-        context = await self._context.get_messages()
-        answer = await request_approval(self.options.approval_func, blocks, context, token)
+        answer = await request_approval(approve, blocks, await self._context.get_messages(), token)
         return None if answer.approved else RunEnded(denied(answer.reason))
 
     async def keep_attempt(self, blocks: list[CodeBlock], ended: RunEnded, branch: StepBranch, number: int) -> RunEnded:

@@ -290,7 +290,10 @@ class AgentSteps:
         ask: Ask | None,
     ) -> RunEnded:
         # Before the step begins in the log: if the run ends meanwhile, the code has not run, and is asked about again.
-        refused = await ask() if ask is not None else None
+        refused = None
+        if ask is not None:
+            await self.log.flush()
+            refused = await ask()
         self.history.steps = number = step.number
         began = time.monotonic()
         started = BlockStarted(agent=self.agent, number=number, blocks=code, attempt=attempt.number if attempt else 0)
