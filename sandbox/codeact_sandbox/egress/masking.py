@@ -14,10 +14,10 @@ _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def forms(value: bytes) -> set[bytes]:
-    """Return a value as it is, as JSON and HTML, hexadecimal, URL-encoded, and within base64 at any offset."""
+    """Return a value as it is, in one case, as JSON and HTML, hexadecimal, URL-encoded, and within base64 at any offset."""
     text = value.decode("ascii")
     as_json = json.dumps(text)[1:-1]
-    found = {text, as_json, as_json.replace("/", "\\/"), value.hex(), value.hex().upper()}
+    found = {text, text.lower(), text.upper(), as_json, as_json.replace("/", "\\/"), value.hex(), value.hex().upper()}
     found |= {html.escape(text), html.escape(text, quote=False), html.escape(text).replace("+", "&#x2B;")}
     for special in ("<>&", "<>&'=", "\"&'+<>`"):  # what the encoders of Go, Gson and .NET escape
         for digits in ("\\u%04x", "\\u%04X"):
