@@ -76,7 +76,9 @@ def json_cost(data: bytes, limit: int) -> int:
         # Not between a backslash and what follows it.
         end = cast(re.Match[bytes], _BACKSLASHES.match(data, min(at + _PIECE, len(data)) - 1)).end() + 1
         width = _width(data[at:end])
-        piece = data[at:end].replace(b"\\\\", b"..").replace(b'\\"', b"..")
+        piece = data[at:end]
+        if b"\\" in piece:
+            piece = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")
         parts = piece.split(b'"')
         outside = b"".join(parts[inside::2])
         cost += width * len(piece) + _STRING * len(parts)
@@ -94,9 +96,9 @@ def json_cost(data: bytes, limit: int) -> int:
 
 def _width(data: bytes) -> int:
     """Return the bytes of the widest character of a text, at most, in memory; its characters may be escapes of JSON."""
-    if _WIDE.search(data):
-        return 4
-    return 1 if data.isascii() and b"\\u" not in data else 2
+    if data.isascii() and b"\\u" not in data:  # much faster than the search
+        return 1
+    return 4 if _WIDE.search(data) else 2
 
 
 class FileStore:

@@ -251,3 +251,28 @@ async def test_files_that_the_host_can_not_write_stay_in_the_sandbox_with_a_note
         assert "this user has no permission" in words
         allow(forbidden)
         await bench.works()
+
+
+async def test_too_short_timeout_is_refused() -> None:
+    for timeout in [0, -1, 0.0, float("nan")]:
+        with case(timeout):
+            with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
+                DockerCommandLineCodeExecutor(timeout=timeout)
+            model = DockerCommandLineCodeExecutor().dump_component()
+            model.config["timeout"] = timeout
+            with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
+                DockerCommandLineCodeExecutor.load_component(model)
+
+
+async def test_component_of_another_class_is_refused() -> None:
+    for kind, provider in [("executor", AGENT), ("agent", EXECUTOR), ("team", AGENT)]:
+        with case(kind, provider):
+            config = config_of("agent" if provider == AGENT else "executor")
+            asked: dict[str, Any] = {
+                "executor": DockerCommandLineCodeExecutor,
+                "agent": CodeExecutorAgent,
+                "team": Team,
+            }
+            with pytest.raises(TypeError, match="Expected type does not match"):
+                asked[kind].load_component(ComponentModel.model_validate(config))
+            await prints_42(config)

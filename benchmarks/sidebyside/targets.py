@@ -39,30 +39,16 @@ class Target:
         return f"≥ {self.least:g}× as fast" if self.least is not None else f"≤ {self.most:g}× as long"
 
 
-def _both(libraries, **rest):
-    return [Target(base=library, **rest) for library in libraries]
-
-
 DOCKER = "docker, process"
 BARE_SESSION = "docker, session, no checkpoint"
 TARGETS = [
-    Target("Python block", DOCKER, c.COMMAND_LINE, 40, key=c.PYTHON),
+    Target("Python block", DOCKER, c.COMMAND_LINE, 25, key=c.PYTHON),
+    Target("Python block", "docker, session", c.COMMAND_LINE, 30, key=c.PYTHON),
+    Target("Python block", BARE_SESSION, c.COMMAND_LINE, 100, key=c.PYTHON),
     Target("shell block", DOCKER, c.COMMAND_LINE, 15, key=c.SHELL),
     Target("shell block", "docker, session", most=4, key=c.SHELL),
-    *_both(
-        [c.JUPYTER, c.SMOLAGENTS],
-        cell="Python block",
-        ours="docker, session",
-        least=30,
-        key=c.PYTHON,
-    ),
-    *_both(
-        [c.JUPYTER, c.SMOLAGENTS],
-        cell="Python block",
-        ours=BARE_SESSION,
-        least=80,
-        key=c.PYTHON,
-    ),
+    *[Target("Python block", "docker, session", each, 30, key=c.PYTHON) for each in (c.JUPYTER, c.SMOLAGENTS)],
+    *[Target("Python block", BARE_SESSION, each, 80, key=c.PYTHON) for each in (c.JUPYTER, c.SMOLAGENTS)],
     Target("Python block", BARE_SESSION, c.ECHO, most=3, key=c.PYTHON),
     Target("block that imports pandas and matplotlib", "docker, process, preloaded", DOCKER, 50, key=c.PRELOADED),
     Target(c.START, DOCKER, c.COMMAND_LINE, most=0.6),
@@ -73,10 +59,10 @@ TARGETS = [
     Target(c.AT_ONCE, DOCKER, c.COMMAND_LINE, 20),
     Target(c.MANY, "docker, session", c.COMMAND_LINE, 20),
     Target("recorded sessions of several blocks", "docker, session", c.COMMAND_LINE, 20, key=c.GOLDEN),
-    Target("idle sandbox: memory", "docker", most=15, unit="MB", key="idle memory"),
-    Target("idle sandbox: memory", "bubblewrap", most=15, unit="MB", key="idle memory"),
-    Target("null host-tool call", "docker", most=0.5, key="null tool call"),
-    Target("null host-tool call", "bubblewrap", most=0.5, key="null tool call"),
+    Target("idle sandbox: memory", "docker", most=14, unit="MB", key="idle memory"),
+    Target("idle sandbox: memory", "bubblewrap", most=14, unit="MB", key="idle memory"),
+    Target("null host-tool call", "docker", most=0.45, key="null tool call"),
+    Target("null host-tool call", "bubblewrap", most=0.45, key="null tool call"),
     Target("recovery: deadline → next good result", "docker", most=50, key="recovery"),
     Target("recovery: deadline → next good result", "bubblewrap", most=50, key="recovery"),
     Target("100 MB of stdout", "docker", "`cat` to a pipe", most=2, key="much output"),

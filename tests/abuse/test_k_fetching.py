@@ -49,6 +49,7 @@ def fetching(hosts: Hosts, server: Server) -> Callable[[], asyncio.Future[str]]:
     return lambda: asyncio.ensure_future(tool.run(arguments, CancellationToken()))
 
 
+@one_kind
 async def test_k20_no_page_stalls_the_loop_of_the_tool_that_fetches_it(hosts: Hosts) -> None:
     for name, (head, body, expected) in PAGES.items():
         fetch = fetching(hosts, hosts.serve(serving(head, body), "ok.example"))
@@ -56,6 +57,7 @@ async def test_k20_no_page_stalls_the_loop_of_the_tool_that_fetches_it(hosts: Ho
         assert await median_excess(fetch) < MOST_EXCESS_S, name
 
 
+@one_kind
 async def test_k20_a_cancelled_fetch_ends_its_connection(hosts: Hosts) -> None:
     server = hosts.serve(lambda sock: bool(sock.recv(65536) and sock.recv(1)) and None, "ok.example")
     fetch = fetching(hosts, server)()

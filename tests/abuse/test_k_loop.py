@@ -35,29 +35,33 @@ LONG = {
 
 @one_kind
 @pytest.mark.timeout(150)  # ten thousand calls, also on a busy machine
-@pytest.mark.parametrize("logged", [False, True], ids=["without a log", "in a run with a log"])
-async def test_k8_of_ten_thousand_calls_one_object_each_is_kept(subject: Subject, tmp_path: Path, logged: bool) -> None:
+@pytest.mark.parametrize(
+    ("count", "logged"), [(3_000, False), (10_000, True)], ids=["without a log", "in a run with a log"]
+)
+async def test_k8_of_ten_thousand_calls_one_object_each_is_kept(
+    subject: Subject, tmp_path: Path, count: int, logged: bool
+) -> None:
     subject.kept = 64 * MIB
     found: list[int] = []
 
     async def note(number: int) -> None:
         """Count what the garbage collector looks at."""
-        if number in (1_000, 9_000):
+        if number in (count // 10, count // 10 * 9):
             gc.collect()
             found.append(len(gc.get_objects()))
 
     executor = await subject.start({"tools": [note], "timeout": 100})
-    code = python(CALLS.format(call="note(n)", count=10_000))
+    code = python(CALLS.format(call="note(n)", count=count))
     agent = CodeActAgent("actor", executor, model_client=scripted(model_answer(code), model_answer("Done.")))
     running = recorded(agent, task="Call.", path=tmp_path / "run") if logged else agent.run_stream(task="Call.")
     messages = [message async for message in running]
     gc.collect()
     # A collection takes the longer the more there is, and begins when a quarter more is there than at the last one.
-    assert found[1] - found[0] < 1.2 * 8_000
-    assert len(gc.get_objects()) - found[0] < 1.3 * 10_000
+    assert found[1] - found[0] < 1.2 * 0.8 * count
+    assert len(gc.get_objects()) - found[0] < 1.3 * count
     ended = next(each for each in messages if isinstance(each, CodeExecutionEvent))
     assert isinstance(ended.result, ExecutionResult)
-    assert [call.outcome for call in ended.result.tool_calls] == ["ok"] * 10_000
+    assert [call.outcome for call in ended.result.tool_calls] == ["ok"] * count
 
 
 @one_kind
@@ -69,7 +73,7 @@ async def test_k8_an_event_with_megabytes_of_results_does_not_stall_the_loop(sub
 
     subject.kept = 200 * MIB
     executor = await subject.start({"tools": [some], "timeout": 60})
-    code = python(CALLS.format(call="len(some())", count=2_500))
+    code = python(CALLS.format(call="len(some())", count=1_000))
     folder = tmp_path / "run"
 
     async def load() -> None:
@@ -82,7 +86,7 @@ async def test_k8_an_event_with_megabytes_of_results_does_not_stall_the_loop(sub
     assert await median_excess(load) < MOST_EXCESS_S
     stored = [json.loads(each.read_bytes()) for each in (folder / "files").iterdir()]
     (result,) = [each for each in stored if isinstance(each, dict) and "tool_calls" in each]
-    assert [call["result"] for call in result["tool_calls"]] == [list(range(100_000, 101_000))] * 2_500
+    assert [call["result"] for call in result["tool_calls"]] == [list(range(100_000, 101_000))] * 1_000
 
 
 @each_engine
@@ -101,7 +105,7 @@ async def test_k8_large_answers_and_regular_expressions_are_checked_outside_this
     numbers = json.dumps(list(range(500_000)))
     cases: list[tuple[Check, str, bool | None]] = [
         (Check(kind="regex", expected="(a|b)" * 3_900), "1" * 1_000_000, False),
-        (Check(kind="regex", expected="(?i)" + "[a-\uffff]" * 500), "1" * 1_000_000, False),
+        (Check(kind="regex", expected="(?i)" + "[a-\uffff]" * 100), "1" * 1_000_000, False),
         (Check(kind="regex", expected="(a+)+$", timeout=1.0), "a" * 60 + "!", None),
         (Check(kind="regex", expected="("), "1", None),
         (Check(kind="json", expected=numbers), numbers, True),

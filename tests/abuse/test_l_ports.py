@@ -15,7 +15,7 @@ import pytest_asyncio
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.egress.channels import MAX_CHANNELS
 
-from .faces import BOTH, sandbox
+from .faces import EACH, sandbox
 
 ECHO, FULL, DEAF, FLOOD, RESET = range(8001, 8006)
 SERVER = f"""
@@ -48,7 +48,7 @@ print("ready", flush=True)
 pytestmark = pytest.mark.usefixtures("untouched")
 
 
-@pytest_asyncio.fixture(params=BOTH, ids="-".join)
+@pytest_asyncio.fixture(params=EACH, ids="-".join)
 async def box(request: pytest.FixtureRequest, untouched: None) -> AsyncIterator[Any]:
     backend, face = request.param
     request.getfixturevalue("default_image" if backend == "docker" else backend)

@@ -14,32 +14,34 @@ from codeact_sandbox.files.tar_receiver import TarReceiver
 from codeact_sandbox.files.workspace import Workspace
 from tests.cases import case
 
-from .faces import BOTH, sandbox
+from .faces import EACH, sandbox
 
+# A link is made in a fifth of the time that a file takes.
 FILL = """
 import os
 for folder in range(100):
-    os.makedirs(f"tree/{folder}")
-    for number in range(1000):
-        open(f"tree/{folder}/{number}.txt", "w").write("x")
+    os.makedirs(f"tree/{folder // 10}/{folder % 10}")
+    open(f"tree/{folder // 10}/{folder % 10}/0.txt", "w").write("x")
+    for number in range(1, 1000):
+        os.link(f"tree/{folder // 10}/{folder % 10}/0.txt", f"tree/{folder // 10}/{folder % 10}/{number}.txt")
 """
 
 
-@pytest.mark.parametrize(("backend", "face"), BOTH)
+@pytest.mark.parametrize(("backend", "face"), EACH)
 async def test_l1_a_tree_of_100000_files_is_searched_and_copied(
     request: pytest.FixtureRequest, backend: str, face: str, tmp_path: Path
 ) -> None:
     request.getfixturevalue("default_image" if backend == "docker" else backend)
     async with sandbox(backend, face, mode="process", timeout=60, workspace="1g", files=300_000) as box:
         assert (await box.exec(["python3", "-c", FILL])).exit_code == 0
-        assert len(await box.ls("tree")) == 100
-        assert len(await box.glob("tree/7?/1*.txt")) == 10 * 111
+        assert len(await box.ls("tree/5")) == 10
+        assert len(await box.glob("tree/7/?/1*.txt")) == 10 * 111
         assert len(await box.grep("x", "tree/5", max_matches=50)) == 50
         with pytest.raises(SandboxFileError, match=r"more than 100,000 entries.*narrower pattern"):
             await box.glob("**")
-        if (backend, face) == ("bubblewrap", "async"):  # once is enough: the host takes 20 s to store them
-            await box.get("tree", tmp_path / "tree")
-            assert sum(len(files) for _, _, files in os.walk(tmp_path / "tree")) == 100_000
+        if face == "async":  # once is enough: the host takes seconds to store them
+            await box.get("tree/3", tmp_path / "tree")
+            assert sum(len(files) for _, _, files in os.walk(tmp_path / "tree")) == 10_000
         await box.remove("tree", recursive=True)
         assert await box.ls() == []
 

@@ -96,8 +96,8 @@ def test_page_is_written_from_figures(load):
         "note": "",
     }
     text = page.everything(figures)
-    assert "Missed:\n\n- Python block: docker, process **30×**, ≥ 40× as fast as AutoGen\n" in text
-    assert "- idle sandbox: memory: docker **18 MB**, ≤ 15 MB\n" in text
+    assert "Missed:\n\n- Python block: docker, session **20×**, ≥ 30× as fast as AutoGen\n" in text
+    assert "- idle sandbox: memory: docker **18 MB**, ≤ 14 MB\n" in text
     assert "| docker, session | 3 ms (20×) | - | 3 ms (20×) | - |" in text
     assert "- Recorded session: AutoGen 60 ms; docker, process 2 ms (30×); docker, session 3 ms (20×)." in text
     assert "every Docker executor needs 12.7 MB." in text

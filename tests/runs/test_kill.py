@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ POINTS = (
     *("after:block_started", "after:host_call_started", "before:host_call_finished", "after:host_call_finished"),
     *("torn:block_finished", "after:run_resumed", "before:run_finished"),
 )
+
+
+def run_until(folder: Path, server: OpenAIServer, kind: str, *point: str) -> tuple[int, str, str]:
+    """Begin or continue the run, in a process that is killed at a point: its exit status and what it has printed."""
+    arguments = ["-c", PROGRAM, str(folder), server.base_url, "bubblewrap", kind, *point]
+    done = processes.run(arguments, env=os.environ, timeout=120)
+    return done.returncode, done.stdout, done.stderr
 
 
 def under_way(events: list[dict[str, Any]]) -> set[int]:
@@ -40,11 +48,7 @@ async def test_run_killed_at_every_kind_of_event_ends_as_if_it_was_not(
     folder, calls = tmp_path / "run", tmp_path / "calls"
     (tmp_path / "work").mkdir()
     async with OpenAIServer(model(STEPS, per_turn=4 if kind == "team" else 99)) as server:
-
-        def run(*point: str) -> tuple[int, str, str]:
-            arguments = ["-c", PROGRAM, str(folder), server.base_url, "bubblewrap", kind, *point]
-            done = processes.run(arguments, env=os.environ, timeout=120)
-            return done.returncode, done.stdout, done.stderr
+        run = partial(run_until, folder, server, kind)
 
         whole = b""
         for point in POINTS if kind == "agent" else POINTS[1::4]:
@@ -83,11 +87,7 @@ async def test_run_with_attempts_killed_at_each_point_keeps_one_attempt_of_each_
     folder, calls = tmp_path / "run", tmp_path / "calls"
     (tmp_path / "work").mkdir()
     async with OpenAIServer(failing_once(model(STEPS))) as server:
-
-        def run(*point: str) -> tuple[int, str, str]:
-            arguments = ["-c", PROGRAM, str(folder), server.base_url, "bubblewrap", "attempts", *point]
-            done = processes.run(arguments, env=os.environ, timeout=120)
-            return done.returncode, done.stdout, done.stderr
+        run = partial(run_until, folder, server, "attempts")
 
         for point in ATTEMPT_POINTS:
             status, _, errors = run(point)
@@ -120,11 +120,7 @@ async def test_run_killed_around_its_questions_makes_each_approved_call_once(bub
     folder, calls = tmp_path / "run", tmp_path / "calls"
     (tmp_path / "work").mkdir()
     async with OpenAIServer(model(3)) as server:
-
-        def run(*point: str) -> tuple[int, str, str]:
-            arguments = ["-c", PROGRAM, str(folder), server.base_url, "bubblewrap", "later", *point]
-            done = processes.run(arguments, env=os.environ, timeout=120)
-            return done.returncode, done.stdout, done.stderr
+        run = partial(run_until, folder, server, "later")
 
         assert run()[:2] == (0, "waiting\n")
         for point in LATER_POINTS:

@@ -172,3 +172,13 @@ def test_invalid_budget_is_refused():
     for wrong in [{"max_tokens": 0}, {"max_seconds": -1}, {"max_seconds": float("nan")}, {"tokens": 3}]:
         with case(wrong), pytest.raises(ValidationError, match=next(iter(wrong))):
             Budget(**wrong)
+
+
+async def test_seconds_end_a_nested_team_and_undo_its_turn_only():
+    sleeping, x = SleepingAgent(), CountingAgent("x")
+    outer = Team([Team([x, sleeping], name="inner", max_turns=2)], budget=Budget(max_seconds=0.5))
+    result = await outer.run(task="go")
+    assert texts_of(result) == [("user", "go"), ("x", "heard 1")]
+    assert result.stop_reason == "The budget of 0.5 s is used up."
+    assert x.heard == [["go"]]
+    assert others() == set()

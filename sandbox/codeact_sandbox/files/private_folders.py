@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
@@ -22,7 +23,12 @@ _mounted: dict[int, Identity] = {}
 
 def state_folder() -> Path:
     """Return the folder of what this package keeps for the user; it may not exist yet."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autogen-codeact"
+    return _state_folder(os.environ.get("XDG_STATE_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=1)  # each file that is stored asks for it
+def _state_folder(given: str | None, _home: str | None) -> Path:
+    return Path(given or Path.home() / ".local" / "state") / "autogen-codeact"
 
 
 def keep_private(folder: int, *, with_workspaces: bool = False) -> Callable[[], None]:

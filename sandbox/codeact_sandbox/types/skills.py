@@ -25,9 +25,12 @@ MAX_DESCRIPTION_CHARS = 1024
 MAX_TOOLS = 100
 MAX_SHOWN_CHARS = 8000
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+_KEY = re.compile(r"([A-Za-z][\w.-]*):(?:[ \t]+(.*))?")
 _BLOCK = re.compile(r"[|>][+-]?")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
+_QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+')\s*+(?:#.*)?""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U000([0-9A-Fa-f]{5})|(.))", re.DOTALL)
+_READ = ("name", "description", "allowed-tools")
 
 
 @dataclass(frozen=True)
@@ -190,10 +193,10 @@ def _check_files(folder: Path) -> None:
 
 
 def read_front_matter(text: str) -> dict[str, str | list[str]]:
-    """Read the fields above the text of a SKILL.md: texts, lists of texts, and nothing of what is nested, such as `metadata`.
+    """Read the name, the description and the allowed tools above the text of a SKILL.md: texts, or lists of texts.
 
-    It is the part of YAML that skills are written in. Anchors, tags and objects in braces are refused, so that no two programs
-    read different things.
+    It is the part of YAML that skills are written in. Anchors, tags and objects in braces are refused in them, so that no two
+    programs read different things. Other fields, such as `metadata`, are only looked at for their end.
     """
     lines = text.splitlines()
     ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
@@ -208,13 +211,16 @@ def read_front_matter(text: str) -> dict[str, str | list[str]]:
         found = _KEY.fullmatch(line.rstrip())
         if found is None:
             raise ValueError(f"its {FILE} has a line that is no field: {line.strip()[:80]!r}")
-        below = []
-        while rows and (not rows[0].strip() or rows[0][0] in " \t" or rows[0].startswith("- ")):
+        key, first, below = found[1], (found[2] or "").strip(), list[str]()
+        if key in fields:
+            raise ValueError(f"its {FILE} has the field {key} twice")
+        if key in _READ and (quoted := _QUOTED.match("\n".join([first, *rows]))):
+            # The lines of a text in quotes need no indentation.
+            below += [rows.popleft() for _ in range(quoted[1].count("\n"))]
+        while rows and (not rows[0].strip() or rows[0][0] in " \t}]" or rows[0].startswith("- ")):
             below.append(rows.popleft())
-        if found[1] in fields:
-            raise ValueError(f"its {FILE} has the field {found[1]} twice")
-        fields[found[1]] = _value(found[1], (found[2] or "").strip(), below)
-    return fields
+        fields[key] = _value(key, first, below) if key in _READ else ""
+    return {key: fields[key] for key in _READ if key in fields}
 
 
 def _value(key: str, first: str, below: list[str]) -> str | list[str]:
@@ -223,20 +229,26 @@ def _value(key: str, first: str, below: list[str]) -> str | list[str]:
         return ("\n" if first[0] == "|" else " ").join(words)
     if not first and words and words[0].startswith("- "):
         return [_scalar(key, word.removeprefix("- ").strip()) for word in words]
-    if not first and words and _KEY.fullmatch(words[0]):
-        return ""  # nested fields, such as those of `metadata`
     if first.startswith("[") and first.endswith("]"):
         return [_scalar(key, part.strip()) for part in first[1:-1].split(",") if part.strip()]
-    return _scalar(key, " ".join(filter(None, [first, *words])))
+    return _scalar(key, "\n".join(filter(None, [first, *words]))).replace("\n", " ")
 
 
 def _scalar(key: str, text: str) -> str:
     quote = text[:1]
     if quote in ("'", '"') and quote:
-        if len(text) < 2 or not text.endswith(quote):
+        quoted = _QUOTED.fullmatch(text)
+        if quoted is None:
             raise ValueError(f"its field {key} has a quote that does not end")
-        inner = text[1:-1]
-        return inner.replace("''", "'") if quote == "'" else re.sub(r"\\(.)", r"\1", inner)
+        inner = quoted[1][1:-1]
+        return inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
     if quote and quote in "&*!{}[]|>%@`":
         raise ValueError(f"its field {key} is not plain text: put it in quotes")
     return _COMMENT.sub("", text).strip()
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, char = match[1] or match[2] or match[3], match[4]
+    if code:
+        return chr(int(code, 16))
+    return {"n": " ", "r": " ", "t": " ", "\n": ""}.get(char, char)

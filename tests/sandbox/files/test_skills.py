@@ -87,19 +87,25 @@ def test_fields_are_read_as_yaml_reads_them(make: Make) -> None:
     for lines, expected in {
         ("name: a", "description: Does it. # really"): {"name": "a", "description": "Does it."},
         ("description: 'It''s: \"so\"'",): {"description": 'It\'s: "so"'},
-        ('description: "a \\"b\\" # c"', "x:", "  y: 1", "z: 2"): {"description": 'a "b" # c', "x": "", "z": "2"},
+        ('description: "a \\"b\\" # c"', "x:", "  y: 1", "z: 2"): {"description": 'a "b" # c'},
+        ('description: "It\\u00eds \\', '  \\ so \\x41"  # c', 'metadata: {"a": [1]}', "x.y:", "  {", "  }"): {
+            "description": "Itís  so A"
+        },
+        ("description: 'One", "- two", "", "three: 4'", "name: a"): {"description": "One - two three: 4", "name": "a"},
         ("description: >-", "  One", "  two.", "", "# comment", "name: a"): {"description": "One two.", "name": "a"},
-        ("description: One", "  two.", "license: MIT"): {"description": "One two.", "license": "MIT"},
+        ("description: One", "  two.", "license: MIT"): {"description": "One two."},
         ("allowed-tools:", "  - Bash(git:*)", "  - 'Read'"): {"allowed-tools": ["Bash(git:*)", "Read"]},
         ("allowed-tools: [Read, Write]",): {"allowed-tools": ["Read", "Write"]},
     }.items():
         with case(lines):
             text = "\n".join(["---", *lines, "---", "body: not read"])
             assert read_front_matter(text) == expected
-            plain = {key: value if isinstance(value, list) else str(value) for key, value in _yaml(lines).items()}
-            assert {key: value for key, value in plain.items() if key != "x"} == {
-                key: value for key, value in expected.items() if key != "x"
+            plain = {
+                key: value for key, value in _yaml(lines).items() if key in ("name", "description", "allowed-tools")
             }
+            assert {
+                key: value if isinstance(value, list) else " ".join(value.split()) for key, value in plain.items()
+            } == {key: value if isinstance(value, list) else " ".join(value.split()) for key, value in expected.items()}
     folder = make("pdf", "allowed-tools: Bash(git:*) crm.find", "metadata:", '  version: "1.0"')
     assert find_skills([folder]) == [Skill("pdf", "Reads PDF files.", folder.resolve(), ("Bash(git:*)", "crm.find"))]
 

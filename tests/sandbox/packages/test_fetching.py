@@ -77,14 +77,6 @@ def test_a_password_in_a_netrc_file(hosts: Hosts, tmp_path: Path) -> None:
     assert names(url, hosts) == names(url.replace("://", "://someone@"), hosts) == FOUND
 
 
-def test_a_wrong_password_is_an_error_that_does_not_show_it(hosts: Hosts) -> None:
-    index = an_index(password=PASSWORD)
-    url = index.listen(hosts)
-    assert problem(url.replace("://", "://someone:wr0ng@"), hosts) == (
-        f"{url}one/ refuses this host (status 401): check the user and password in pip's index-url or netrc"
-    )
-
-
 def test_an_unknown_certificate_is_an_error_that_says_what_to_do(hosts: Hosts) -> None:
     url = an_index().listen(hosts, tls=True)
     assert problem(url, hosts) == (

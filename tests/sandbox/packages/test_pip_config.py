@@ -1,6 +1,5 @@
 """What the host's pip is configured for, and project pages, which are written again with our own links."""
 
-import os
 import pwd
 import re
 import subprocess
@@ -82,19 +81,6 @@ def test_the_options_are_those_that_pip_lists(host, tmp_path, monkeypatch, only)
     assert (own["timeout"], own["index-url"]) == (
         ("7", "https://a.example/simple") if only else ("8", "https://b.example/simple")
     )
-
-
-def test_the_configuration_of_this_machine_is_read_as_pip_reads_it() -> None:
-    listed = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True, timeout=30
-    )
-    found = re.findall(r"^(?:global|install|:env:)\.([\w-]+)='(.*)'$", listed.stdout, re.MULTILINE)
-    by_pip = {name: value.replace("\\n", "\n") for name, value in found}
-    own = read_options(os.environ)
-    assert own.keys() == {"timeout" if name == "default-timeout" else name for name in by_pip}
-    assert {name: own[name] for name in own.keys() & by_pip.keys()} == {
-        name: by_pip[name] for name in own.keys() & by_pip.keys()
-    }
 
 
 def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:

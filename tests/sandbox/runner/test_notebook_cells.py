@@ -263,6 +263,25 @@ class TestValues:
             with case(code, shown):
                 assert out(ipython, code) == shown
 
+    def test_all_values_of_a_cell_are_shown_where_the_setting_says_so(self, ipython: LocalRunner) -> None:
+        setting = "from IPython.core.interactiveshell import InteractiveShell as S; S.ast_node_interactivity = 'all'"
+        out(ipython, setting)
+        for code, shown in [
+            ("1\nfor i in 'ab':\n    i\nx = 2\nx", "1\n'a'\n'b'\n2\n"),
+            ("x\nNone\nx = 3", "2\n"),
+            ("import asyncio\nx\nawait asyncio.sleep(0, 'y')", "3\n'y'\n"),
+            ("x\nx;", ""),
+        ]:
+            with case(code, shown):
+                assert out(ipython, code) == shown
+        out(ipython, "S.ast_node_interactivity = 'last_expr'")
+        assert out(ipython, "1\nx") == "3\n"
+
+    def test_future_annotations_hold_for_later_cells(self, session: LocalRunner) -> None:
+        out(session, "from __future__ import annotations")
+        assert out(session, "def f(x: Unknown): pass\nf.__annotations__") == "{'x': 'Unknown'}\n"
+        out(session, "del f, annotations")
+
     def test_values_without_ipython_come_close(self, small: LocalRunner) -> None:
         for code, shown in [
             ("int", "int\n"),

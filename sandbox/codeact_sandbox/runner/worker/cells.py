@@ -1,5 +1,7 @@
 """The cells of a session: Python code as a notebook runs it, with `await`, commands, magics, and the values of earlier cells."""
 
+import __future__
+
 import ast
 import builtins
 import sys
@@ -12,6 +14,7 @@ _NEEDS_LOOP_BYTES = tuple(name.encode() for name in _NEEDS_LOOP)
 _MAX_VALUES = 1000
 _NOT_LOADED = "IPython is installed but could not be loaded (%s: %s); a small set of magics is used instead\n"
 _CO_COROUTINE = 0x80  # the module inspect takes milliseconds to import
+_ANNOTATIONS = __future__.annotations.compiler_flag
 
 
 class Cell:
@@ -34,6 +37,7 @@ class Cells:
         self.shell = None
         # What `get_ipython()` returns.
         self.public = small_shell.ZMQLikeShellStub(self)
+        self._flags = 0
         self._last_values = ["", "", ""]
         namespace.update(self.history(), _="", __="", ___="", _i="", _ii="", _iii="")
 
@@ -91,6 +95,7 @@ class Cells:
         return None if cell.last is None else self._evaluate(cell.last, cell.in_loop)
 
     def _evaluate(self, code, in_loop):
+        self._flags |= code.co_flags & _ANNOTATIONS  # as in a notebook, it holds for later cells
         if in_loop and not code.co_flags & _CO_COROUTINE:
             return self.loop.call(lambda: eval(code, self.namespace))
         result = eval(code, self.namespace)
@@ -101,7 +106,7 @@ class Cells:
     def compile(self, code, filename):
         if not cell_text.is_command(code, self.namespace, vars(builtins)):
             try:
-                return _compiled(ast.parse(code, filename), code, filename)
+                return self._compiled(ast.parse(code, filename), code, filename)
             except SyntaxError:
                 text = code.decode("utf-8", "replace")
                 if not cell_text.is_special(text):
@@ -117,7 +122,18 @@ class Cells:
         code = translated.encode("utf-8", "replace")
         tree = ast.parse(code, filename)
         cell_text.align(tree, text, translated)
-        return _compiled(tree, code, filename)
+        return self._compiled(tree, code, filename)
+
+    def _compiled(self, tree, code, filename):
+        # IPython's setting, by which a cell shows the values of all its expressions.
+        shows_all = getattr(self.shell and self.public, "ast_node_interactivity", "") == "all"
+        if shows_all:
+            sys.displayhook = self._show_one
+        return _compiled(tree, code, filename, self._flags, shows_all)
+
+    def _show_one(self, value):
+        if value is not None:
+            self.show(value)
 
     # What cells can read
 
@@ -147,28 +163,31 @@ class Cells:
         self.values[self.number] = namespace["_%d" % self.number] = value
 
 
-def _compiled(tree, code, filename):
+def _compiled(tree, code, filename, flags, shows_all):
     last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    if last is not None and cell_text.is_silenced(code, last):
-        last = None
+    silenced = last is not None and cell_text.is_silenced(code, last)
+    last = None if silenced else last
     in_loop = any(name in code for name in _NEEDS_LOOP_BYTES) and _needs_loop(tree)
     if last is not None:
         tree.body.pop()
+    if shows_all and not silenced:
+        tree = ast.Interactive(tree.body)
     # Both before anything runs: what can't be compiled has no effect.
     try:
-        return Cell(*_code_of(tree, last, filename, 0), in_loop)
+        return Cell(*_code_of(tree, last, filename, flags), in_loop)
     except SyntaxError:
         if b"await" not in code and b"async" not in code:
             raise
         try:
-            return Cell(*_code_of(tree, last, filename, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), in_loop)
+            return Cell(*_code_of(tree, last, filename, flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), in_loop)
         except SyntaxError:
             pass
         raise
 
 
 def _code_of(tree, last, filename, flags):
-    body = compile(tree, filename, "exec", flags, dont_inherit=True) if tree.body else None
+    kind = "single" if isinstance(tree, ast.Interactive) else "exec"
+    body = compile(tree, filename, kind, flags, dont_inherit=True) if tree.body else None
     if last is None:
         return body, None
     return body, compile(ast.Expression(last.value), filename, "eval", flags, dont_inherit=True)
