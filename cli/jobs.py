@@ -194,8 +194,6 @@ class BatchJob:
     agent: AgentChoice
     sandbox: SandboxChoice
     cost: CostChoice = field(default_factory=CostChoice)
-    limit: int | None = option(None, min=1, metavar="N", help="Only the first N tasks.")
-    check: str | None = option(None, metavar="KIND", help="Check answers: exact, number, regex, json or FILE.py.")
     repeat: int = option(1, min=1, metavar="K", help="How many times each task runs.")
     concurrency: int = option(4, min=1, metavar="N", help="Tasks that run at the same time.")
     max_tokens: int | None = option(None, min=1, metavar="N", help="End when the batch has used this many tokens.")
