@@ -55,7 +55,9 @@ MAX_LABEL_CHARS = 40
 MAX_LOOKED_AT_CHARS = 10_000
 
 _OTHER_FORM = re.compile(
-    r"^[ \t]*(?:>>> \S|<code>|<python>|<pre>[ \t]*$|<tool_call>|<function=)"
+    r"^[ \t]*(?:>>> \S|<(?:code|python)>|<(?:code|llm-code|python|tool_code|pre)(?: [^<>\n]{0,99})?>[ \t]*$"
+    r"|<tool_call>|<function=)"
+    r"|^[ \t]*\{\"(?:name|tool|action)\": ?\"[\w.-]{1,64}\", ?\"(?:arguments|parameters|args|input|action_input)\": ?[{\"]"
     r"|<\|python_tag\|>|(?-i:\[(?:PYTHON|CODE)\])(?=[ \t]*$|.*\[/)|<code>[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )

@@ -15,6 +15,7 @@ The text is read as CommonMark. Where models deviate from that:
   instead, because what they quote must not run.
 - ``<execute>`` tags hold code as it is, or one fenced block. A tag in backticks or in the middle of a sentence is
   only mentioned.
+- What a model thinks first, in ``<think>`` tags, is not looked at. The opening tag may be missing: some prompts end with it.
 
 Markdown-it-py is the reference in the tests and not used here: on model text it is up to eight times slower, on list
 items over three hundred times. Here every character is read a bounded number of times.
@@ -45,7 +46,10 @@ _LABEL_START = re.compile(r"[\w{.]")
 
 _TAGS = {"<execute>": "python", "<execute_bash>": "bash", "<execute_ipython>": "python", "<execute_python>": "python"}
 # Each alternative begins with a character and not with a repetition: `re` then looks for these characters only.
-_OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS))
+_OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS), re.IGNORECASE)
+_THOUGHTS = re.compile(
+    r"\s*+<(think|thinking|thought)>.*?</\1>|.*^</think>[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
+)
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
 # smolagents instructs models to write this behind a closing fence, as a stop sequence.
 _STOP = "<end_code>"
@@ -72,7 +76,8 @@ class ExtractedBlock:
 def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
     """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
     scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
-    at = 0
+    thoughts = None if depth else _THOUGHTS.match(scanner.text)
+    at = thoughts.end() if thoughts else 0
     while match := _OUTSIDE.search(scanner.text, at):
         at = scanner.take(match)
     return scanner.blocks
@@ -135,7 +140,7 @@ class _Scanner:
             self.line_indent = _skip(_BLANKS, self.text, self.line_start)
         if match[0] == "<!--":
             return self._comment(match)
-        return self._tag(match) if match[0] in _TAGS else self._fence(match)
+        return self._tag(match) if match[0][0] == "<" else self._fence(match)
 
     def _comment(self, match: re.Match[str]) -> int:
         if match.start() != self.line_indent:
@@ -206,7 +211,7 @@ class _Scanner:
             at = min(_skip(_BLANK_LINES, self.text, at), stop)
         indent = self.text[self.line_start : match.start()] if match.start() == self.line_indent else ""
         code = (head + _dedent(self.text[at + len(head) : stop], _width(indent))).rstrip(" \t\n")
-        language, above = _TAGS[match[0]], self._line(at)
+        language, above = _TAGS[match[0].lower()], self._line(at)
         if inner := _only_fence(code):
             language, code, above = inner.language or language, inner.code, above + inner.line - 1
         end = stop + len(match[0]) + 1 if complete else stop

@@ -24,7 +24,7 @@ MAX_TOOL_SIDE = 1536
 
 # Parts of our agents' states that contain results of tools.
 _NO_MESSAGES = ("journal", "interrupted")
-_KINDS = ("PNG", "JPEG", "GIF", "WEBP")
+_KINDS = ("PNG", "JPEG")
 
 
 class EncodedImage(Image):

@@ -32,12 +32,3 @@ def load_ipython_extension(shell: Any) -> None:
         shell: IPython's shell.
     """
     import_module("codeact_sandbox.integrations.notebook_magics").load_ipython_extension(shell)
-
-
-def unload_ipython_extension(shell: Any) -> None:
-    """Undo `load_ipython_extension`, and stop the sandboxes of the shell's cells.
-
-    Args:
-        shell: IPython's shell.
-    """
-    import_module("codeact_sandbox.integrations.notebook_magics").unload_ipython_extension(shell)

@@ -147,11 +147,9 @@ class RowIndex:
         sql = "SELECT count(*) FROM row WHERE repeat > ? OR id NOT IN (SELECT id FROM task)"
         return int(self._select(sql, repeats)[0][0])
 
-    def tries(self) -> list[tuple[int, int, int]]:
-        """Return how many checked rows tasks have, how many of them passed, and how many such tasks there are."""
-        of_tasks = "SELECT count(passed) AS tries, total(passed) AS passed FROM row GROUP BY id"
-        found = self._select(f"SELECT tries, passed, count(*) FROM ({of_tasks}) GROUP BY tries, passed")  # noqa: S608 - no values
-        return [(tries, int(passed), tasks) for tries, passed, tasks in found]
+    def tasks(self) -> int:
+        """Return how many tasks have a row."""
+        return int(self._select("SELECT count(DISTINCT id) FROM row")[0][0])
 
     def offsets(self, *, by_task: bool = False) -> array[int]:
         """Return where the rows are that count, in their order or in that of the tasks."""

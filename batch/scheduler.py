@@ -73,7 +73,7 @@ class Jobs:
     ) -> None:
         self.total = total  # how many rows there will be, or None if that is not known yet
         self._tasks = tasks
-        self._is_repeatable = isinstance(tasks, str | Path | Sequence) or getattr(tasks, "is_repeatable", False)
+        self._is_repeatable = isinstance(tasks, str | Path | Sequence)
         self._folder = folder
         self._repeats = repeats
         self._add_row = add_row

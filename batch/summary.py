@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
@@ -39,7 +38,6 @@ class Summary(BaseModel):
     """The results of a batch in numbers.
 
     Args:
-        pass_at: By k: the unbiased estimate that at least one of k tries passes, as the mean of the tasks with k checked rows.
         wall_seconds: From the start of the first row's attempt to the end of the last one's; pauses between commands count.
         resumed: How often one was continued from its run log.
         failures: The same of attempts that failed before another one.
@@ -58,7 +56,6 @@ class Summary(BaseModel):
     checked: int = 0
     passed: int = 0
     pass_rate: float | None = None
-    pass_at: dict[int, float] = Field(default_factory=dict)
     steps: int = 0
     model_calls: int = 0
     prompt_tokens: int = 0
@@ -100,11 +97,9 @@ def _summary_of(results: Results) -> Summary:
         if row.started is not None:
             ended = row.started + timedelta(seconds=min(row.seconds, 1e9))
             begin, end = min(begin or row.started, row.started), max(end or ended, ended)
-    tries = results.tries()
-    summary.tasks, summary.damaged = sum(tasks for _, _, tasks in tries), results.damaged
+    summary.tasks, summary.damaged = results.tasks(), results.damaged
     if summary.checked:
         summary.pass_rate = summary.passed / summary.checked
-    summary.pass_at = _pass_at_each(tries)
     summary.wall_seconds = (end - begin).total_seconds() if begin is not None and end is not None else None
     summary.errors, summary.failures = dict(errors.most_common()), dict(failures.most_common())
     return summary
@@ -135,21 +130,6 @@ def _add(summary: Summary, row: Row) -> None:
     if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
         found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
         summary.unsuccessful.append(found)
-
-
-def _pass_at_each(found: list[tuple[int, int, int]]) -> dict[int, float]:
-    """Return pass@k for the powers of two, and for the highest number of tries."""
-    most = max((tries for tries, _, _ in found), default=0)
-    rates = {}
-    for k in sorted({2**power for power in range(most.bit_length())} | {most}) if most else ():
-        enough = [(pass_at(k, tries, passed), tasks) for tries, passed, tasks in found if tries >= k]
-        rates[k] = math.fsum(rate * tasks for rate, tasks in enough) / sum(tasks for _, tasks in enough)
-    return rates
-
-
-def pass_at(k: int, tries: int, passed: int) -> float:
-    """Return the unbiased estimate that at least one of k tries passes: 1 - C(tries - passed, k) / C(tries, k)."""
-    return 1.0 - math.prod(max(0, tries - passed - each) / (tries - each) for each in range(k))
 
 
 def _reason(row: Row) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -17,7 +15,7 @@ from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
 from autogen_codeact.cli import batch_display
-from autogen_codeact.cli.batch_input import AgentMaker, ChosenTasks, describe_job, read_settings
+from autogen_codeact.cli.batch_input import AgentMaker, count_tasks, describe_job, read_settings
 from autogen_codeact.cli.exit import (
     EXIT_INTERRUPTED,
     CommandError,
@@ -32,7 +30,7 @@ from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import Kind, with_skills
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
-EXIT_FAILED, EXIT_BUDGET, EXIT_UNREAD = 1, 3, 128 + signal.SIGPIPE
+EXIT_FAILED, EXIT_BUDGET = 1, 3
 SAME_ERRORS = 10
 """Tasks that all fail with an error that only the user can mend, such as a wrong key, after which the batch stops."""
 AGAIN = "the same command goes on from here"
@@ -52,7 +50,7 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     with batch_display.BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
         running = _Running(job, settings, uses, end, display)
         try:
-            return run_until_interrupted(running.run(), running.leave, on_interrupt=running.finish)
+            return run_until_interrupted(running.run(), end.cancelled, on_interrupt=running.finish)
         finally:
             batch_display.discard_unwritable()
 
@@ -65,8 +63,6 @@ class _Running:
     ) -> None:
         self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
         self._maker = AgentMaker(job.agent, job.model)
-        self._tasks = ChosenTasks(job.tasks, job.limit, job.check)
-        self._writer = batch_display.RowWriter() if end.enabled else None
         self._batch: Batch | None = None
         self._total = 0
         self._taken = 0
@@ -87,32 +83,15 @@ class _Running:
         )
         return True
 
-    def leave(self, number: int) -> None:
-        """Print the last object of `--json` before a signal ends the process at once."""
-        if self._writer is None or not self._writer.is_stuck:
-            self._end.cancelled(number)
-
     async def run(self) -> int:
         async with AsyncExitStack() as stack:
-            stack.callback(self._settle_output)
             stack.push_async_callback(self._maker.close)
             self._maker.open()
             # What is wrong with the file as a whole is said before anything is started.
-            self._total = await self._tasks.count(self._settings.repeat)
+            self._total = self._settings.repeat * await count_tasks(self._job.tasks)
             kind = await self._choose_sandbox()
-            try:
-                spent = await self._follow(kind)
-            except batch_display.OutputClosed:
-                say(f"the program that read the output has ended, so the batch was stopped; {AGAIN}")
-                return EXIT_UNREAD
+            spent = await self._follow(kind)
         return await self._sum_up(spent)
-
-    def _settle_output(self) -> None:
-        """Print no last line if the reader of the rows stands still, and wait for it no longer."""
-        if self._writer is not None and self._writer.is_stuck:
-            self._end.discard()
-            # The thread that writes holds the lock of standard output, which a flush at the end of the process would wait for.
-            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is used until the process ends
 
     async def _choose_sandbox(self) -> Kind:
         """Return the kind of sandbox.
@@ -127,7 +106,7 @@ class _Running:
         del options["work_dir"]
         batch = self._batch = run_batch(
             self._maker,
-            cast("Any", self._tasks),
+            self._job.tasks,
             out=self._job.out,
             settings=self._settings,
             sandbox=cast("Any", kind),
@@ -142,16 +121,14 @@ class _Running:
         try:
             async with aclosing(batch) as rows:
                 async for row in rows:
-                    await self._take(row)
+                    self._take(row)
         except BatchBudgetError as error:
             return str(error)
         return None
 
-    async def _take(self, row: Row) -> None:
+    def _take(self, row: Row) -> None:
         self._taken += 1
         self._display.take(row)
-        if self._writer is not None:
-            await self._writer.write({"type": "row", **row.model_dump(mode="json")})
         if row.outcome != "invalid":
             self._errors.append(row.error_class or "")
         if len(self._errors) == SAME_ERRORS and (advice := self._advice()) is not None and self._batch is not None:
@@ -184,8 +161,6 @@ class _Running:
             self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})
         else:
             batch_display.print_summary(summary, job.out)
-            if job.check is not None and summary.completed and not summary.checked:
-                say(f"--check {job.check} has checked nothing: no task has `expected`, the right answer")
             if ended == "complete" and not self._taken:
                 say("all tasks had results, so none was run: give another --out to do them again")
         if spent is not None:

@@ -1,17 +1,15 @@
-"""What `codeact batch` prints: its progress, rows as JSON, the summary and reports."""
+"""What `codeact batch` prints: its progress, the summary and reports."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.rows import Row
@@ -20,14 +18,12 @@ from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
-from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.types.text import format_count, format_percent
 
 INTERVAL_S = 0.25  # seconds between two drawings, however many tasks end
 LINE_S = 60.0  # without a terminal: seconds between two lines
 MAX_FAILURES = 50  # failed attempts that get a line; the others are counted
 MAX_LINE = 300
-_END_S = 2.0
 _OUTCOMES = ("completed", "stopped", "waiting", "failed", "invalid")
 
 
@@ -172,8 +168,6 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:
-    if summary.repeats > 1 and summary.pass_at:
-        yield "pass@k: " + ", ".join(f"{format_percent(rate)} (k = {k})" for k, rate in summary.pass_at.items())
     yield f"work: {format_count(summary.steps, 'step')}, {format_count(summary.model_calls, 'model call')}"
     if summary.wall_seconds is not None:
         yield f"wall time: {format_seconds(round(summary.wall_seconds))}"
@@ -182,32 +176,6 @@ def _more_lines(summary: Summary) -> Iterator[str]:
     for row in summary.unsuccessful:
         where = f" ({row.log})" if row.log else ""
         yield f"{row.outcome}: {_name(row)}: {row.reason or 'not passed'}{where}"
-
-
-class OutputClosed(Exception):
-    """The reader of the output is gone."""
-
-
-class RowWriter:
-    """Prints rows in a thread that the process does not wait for at its end: the reader may stand still."""
-
-    def __init__(self) -> None:
-        self._threads = Threads(1, name="rows")
-        self.is_stuck = False  # whether a row waits for the reader, so that nothing else can be printed either
-
-    async def write(self, row: dict[str, Any]) -> None:
-        """Print a row."""
-        writing = asyncio.wrap_future(self._threads.submit(partial(print_json, row)))
-        self.is_stuck = True
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.wait({writing}, timeout=_END_S)
-            raise
-        except (OSError, ValueError):
-            raise OutputClosed from None
-        finally:
-            self.is_stuck = not writing.done()
 
 
 def discard_unwritable() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateResult, LLMMessage
@@ -20,7 +20,7 @@ from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
+from autogen_codeact.batch.tasks import Task
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import AgentChoice, BatchJob
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
@@ -31,7 +31,6 @@ from autogen_codeact.teams import Team
 from codeact_sandbox.types.keyword_model import did_you_mean
 from codeact_sandbox.types.options import OPTIONS
 
-COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")
 _WITH_FLAG = {"prices", "max_cost", *BatchJob.__dataclass_fields__}
 _BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fields if name not in _WITH_FLAG}
 """Settings that are given with `--option`, by the names there."""
@@ -77,48 +76,10 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
     return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings, int(uses)
 
 
-class ChosenTasks:
-    """Iterates the tasks, each time from the first one."""
-
-    is_repeatable = True
-
-    def __init__(self, source: Path, limit: int | None = None, check: str | None = None) -> None:
-        self._source, self._limit = source, limit
-        self._check = _default_check(check) if check is not None else None
-
-    async def count(self, repeat: int) -> int:
-        """Return how many there are, each repetition counted."""
-        async with aclosing(self._read()) as tasks:
-            return sum([1 async for _ in tasks]) * repeat
-
-    def __aiter__(self) -> AsyncIterator[Task | BadTask]:
-        return self._read()
-
-    async def _read(self) -> AsyncGenerator[Task | BadTask, None]:
-        number = 0
-        async with aclosing(read_tasks(self._source)) as tasks:
-            async for task in tasks:
-                number += 1
-                if self._limit is not None and number > self._limit:
-                    return
-                yield self._with_check(task)
-
-    def _with_check(self, task: Task | BadTask) -> Task | BadTask:
-        check = self._check
-        if check is None or isinstance(task, BadTask) or task.check is not None:
-            return task
-        fits = check.kind == "python" or task.expected is not None
-        return task.model_copy(update={"check": check}) if fits else task
-
-
-def _default_check(text: str) -> Check:
-    if text in COMPARING:
-        return Check(kind=text)  # type: ignore[arg-type]
-    if not text.endswith(".py"):
-        raise CommandError(
-            f"--check {text}: give {', '.join(COMPARING)}, or a file of Python code whose name ends in .py."
-        )
-    return Check(kind="python", code=read_file(text))
+async def count_tasks(source: Path) -> int:
+    """Return how many tasks a file has."""
+    async with aclosing(read_tasks(source)) as tasks:
+        return sum([1 async for _ in tasks])
 
 
 def describe_job(job: BatchJob) -> dict[str, Any]:
@@ -128,7 +89,6 @@ def describe_job(job: BatchJob) -> dict[str, Any]:
     if model.is_file:
         described["content of the model's file"] = _hash(read_file(model.spec.removeprefix(REPLAY)))
     described |= {f"--{name}": value for name, value in vars(agent).items()}
-    described["--check"] = _hash(read_file(job.check)) if job.check and job.check.endswith(".py") else job.check
     return described | _sandbox(job)
 
 

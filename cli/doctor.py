@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_core import CancellationToken
@@ -16,7 +16,6 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact import __version__
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
-from autogen_codeact.cli.leftovers import Check, Status, check_leftovers
 from autogen_codeact.cli.model_servers import without_login
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.probe import PROBE
@@ -29,13 +28,17 @@ from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from codeact_sandbox.backends.docker.engine import connect, engine_errors
 from codeact_sandbox.backends.docker.image import FALLBACK_IMAGE
 from codeact_sandbox.backends.docker.image_requests import find_image
+from codeact_sandbox.integrations.command import all_leftovers
 from codeact_sandbox.types import version
+from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import format_duration
 
 if TYPE_CHECKING:
     import docker
 
 _SANDBOX_TIMEOUT_S = 20.0
+MAX_LEFTOVERS = 10
+Status = Literal["ok", "lack", "note"]
 _MARKS: dict[Status, tuple[str, Literal["green", "red", "yellow"]]] = {
     "ok": ("ok", "green"),
     "lack": ("LACK", "red"),
@@ -49,6 +52,18 @@ _ADVISORIES = {
 }
 
 _AS_ROOT = "Start as root, or where systemd lets this user create control groups; or use Docker."
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check: `lack` if something necessary is missing or wrong, `note` if it is only good to know."""
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
 AddCheck = Callable[[Check], None]
 
 
@@ -241,3 +256,15 @@ def _check_isolation(version: int, *, signals: bool) -> Check:
         advice = "Isolation of signals needs Linux 6.12 or later."
         return replace(found, status="note", detail=f"{found.detail}, except signals", advice=advice)
     return found
+
+
+def check_leftovers() -> Check:
+    """List what dead processes have left."""
+    with all_leftovers(lambda _: None) as items:  # an engine that does not answer is reported by its own check
+        names = [f"{item.kind} {printable(item.name)} ({printable(item.reason)})" for item in items]
+        orphans = sum(item.orphan for item in items)
+    if not names:
+        return Check("leftovers", "ok", "no leftover sandboxes")
+    more = f" and {len(names) - MAX_LEFTOVERS} more" if len(names) > MAX_LEFTOVERS else ""
+    advice = f"`codeact clean` removes {orphans} of {len(names)}; --all removes all of them, if nobody else uses them."
+    return Check("leftovers", "note", ", ".join(names[:MAX_LEFTOVERS]) + more, advice)

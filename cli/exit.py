@@ -186,10 +186,6 @@ class LastJsonLine:
         }
         self._print({"type": "error", "outcome": "cancelled", "error": error, "run": absolute(self.run)})
 
-    def discard(self) -> None:
-        """Print no last line."""
-        self._printed = True
-
     def _print(self, value: dict[str, Any]) -> None:
         if not self._printed:
             self._printed = True

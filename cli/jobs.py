@@ -67,9 +67,11 @@ class CostChoice:
     """The options of what the model may cost."""
 
     max_cost: float | None = agent_option(
-        None, metavar="AMOUNT", help="End when it has cost this much; in a chat, a turn."
+        None, metavar="USD", help="End when it has cost this much; in a chat, a turn."
     )
-    price: str | None = agent_option(None, metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
+    price: str | None = agent_option(
+        None, metavar="P:C", help="Dollars for a million tokens, read and written: 2.5:10."
+    )
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,6 @@ class BatchJob:
     agent: AgentChoice
     sandbox: SandboxChoice
     cost: CostChoice = field(default_factory=CostChoice)
-    limit: int | None = option(None, min=1, metavar="N", help="Only the first N tasks.")
-    check: str | None = option(None, metavar="KIND", help="Check answers: exact, number, regex, json or FILE.py.")
     repeat: int = option(1, min=1, metavar="K", help="How many times each task runs.")
     concurrency: int = option(4, min=1, metavar="N", help="Tasks that run at the same time.")
     max_tokens: int | None = option(None, min=1, metavar="N", help="End when the batch has used this many tokens.")

@@ -13,15 +13,14 @@ from typing import Any, TextIO
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 
-from autogen_codeact.cli.exit import CommandError, result_object, say, say_warnings
-from autogen_codeact.cli.json_messages import record_fields, tells_result
+from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Run, RunWaiting, events, export_files, kept_files, list_runs, load_run, store
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunFileError, RunFolderError
-from autogen_codeact.runs.folder import MAX_EVENT, MemoryLimit
+from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
@@ -232,14 +231,14 @@ def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> Non
         raise CommandError(f"{target} can't be written: {error.strerror}.") from error
 
 
-def show_run(path: Path, *, as_json: bool) -> int:
+def show_run(path: Path) -> int:
     """Print a run's messages, and what can't be read."""
     run = load_run(path)
-    printer = _JsonPrinter(run) if as_json else _TextPrinter(run)
+    printer = _TextPrinter(run)
     finished: events.RunFinished | None = None
     unknown = 0
     for raw in run.raw_events():
-        event = run.parse(replace(raw, budget=MemoryLimit(printer.most))) if isinstance(raw, RawEvent) else raw
+        event = run.parse(replace(raw, budget=MemoryLimit(4 * MAX_TEXT))) if isinstance(raw, RawEvent) else raw
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)
@@ -283,7 +282,7 @@ def print_conversation(run: Run, terminal: Terminal, *, team: bool) -> int:
     printer = _TextPrinter(run, terminal, chat=True, team=team)
     for raw in run.raw_events():
         if isinstance(raw, RawEvent) and any(first <= raw.line <= last for first, last, _ in shown):
-            printer.show(run.parse(replace(raw, budget=MemoryLimit(printer.most))))
+            printer.show(run.parse(replace(raw, budget=MemoryLimit(4 * MAX_TEXT))))
     return sum(has_message for _, _, has_message in turns)
 
 
@@ -292,30 +291,7 @@ def _describe(gap: Gap) -> str:
     return f"gap in the log, {where}: {gap.reason}"
 
 
-class _JsonPrinter:
-    most = MAX_EVENT  # bytes of memory that the values of an event may take
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._last: events.BlockFinished | None = None
-
-    def show(self, event: events.RunEvent | UnknownEvent | Gap) -> None:
-        match event:
-            case events.BlockFinished():
-                self._last = event
-            case events.MessageLogged(message=message) if tells_result(message):
-                print_json(message | record_fields(self._last.result if self._last else None, self._run))
-            case events.MessageLogged() | events.ChunkLogged():
-                print_json(event.message)
-            case events.RunFinished(outcome="completed"):
-                print_json(result_object(event.stop_reason, self._run.folder.path))
-            case Gap():
-                say(_describe(event))
-
-
 class _TextPrinter:
-    most = 4 * MAX_TEXT
-
     def __init__(self, run: Run, terminal: Terminal | None = None, *, chat: bool = False, team: bool = False) -> None:
         self._terminal = terminal or Terminal()
         self._transcript = Transcript(self._terminal, team=team or run.started.kind == "team", chat=chat)

@@ -132,7 +132,7 @@ class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     shown = (
-        *("tasks", "out", "limit", "check", "repeat", "concurrency", "max_tokens", "max_cost", "price", "spec"),
+        *("tasks", "out", "repeat", "concurrency", "max_tokens", "max_cost", "price", "spec"),
         *("accept_changes", "as_json", "help", "act", "team", "packages", "data", "others"),
     )
 
@@ -221,12 +221,12 @@ def _runs(
 
 
 @app.command("show")
-def _show(run: RunArgument = "last", as_json: JsonOption = False) -> int:
+def _show(run: RunArgument = "last") -> int:
     """Print a run again, as it was printed while it ran."""
     from autogen_codeact.cli.kept_runs import show_run
     from autogen_codeact.runs.store import find_run
 
-    return show_run(find_run(run), as_json=as_json)
+    return show_run(find_run(run))
 
 
 @app.command("resume", cls=JsonCommand)
@@ -283,9 +283,11 @@ def _mcp(
         metavar="[HOST:]PORT",
         help="Serve many clients by HTTP. If CODEACT_MCP_TOKEN is set, requests need that token; other machines always do.",
     ),
-    max_sessions: int = typer.Option(8, min=1, metavar="N", help="With --http: sandboxes at the same time."),
-    idle_timeout: float = typer.Option(
-        600, min=1, metavar="SECONDS", help="With --http: end a session without a call for so long."
+    max_sessions: int | None = typer.Option(
+        None, min=1, metavar="N", help="With --http: sandboxes at once. Default: 8."
+    ),
+    idle_timeout: float | None = typer.Option(
+        None, min=1, metavar="SECONDS", help="With --http: end a session without a call for so long. Default: 600."
     ),
 ) -> int:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
@@ -313,17 +315,16 @@ def _clean(
     everything: bool = typer.Option(
         False, "--all", help="Also those kept on purpose, of other machines, or from before a restart."
     ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Only print what would be removed."),
-    as_json: JsonOption = False,
 ) -> int:
     """Remove sandboxes and temporary folders of dead processes.
 
     These are containers, bubblewrap's control groups with their processes, and copies of files. Without --all, those of a
     running process are never removed. The exit status is 0, or 1 if something could not be removed.
     """
-    from autogen_codeact.cli.leftovers import clean
+    from autogen_codeact.cli.exit import say
+    from codeact_sandbox.integrations.command import clean
 
-    return clean(everything=everything, dry_run=dry_run, as_json=as_json)
+    return clean(say, everything=everything)
 
 
 @image_app.command("build")

@@ -31,9 +31,6 @@ _STYLES = {
     "m": "bright_blue",
     "s": "yellow",
     "c": "dim",
-    "gi": "bright_green",
-    "gd": "bright_red",
-    "gu": "bold bright_magenta",
 }
 _COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
 _NUMBERS = {

@@ -11,11 +11,10 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig
-from autogen_codeact.executors.functions_module import source_function
+from autogen_codeact.executors.functions_module import module_options
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
-from codeact_sandbox.functions_source import module_options
 from codeact_sandbox.host.chunks import OutputChunk
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.types.options import SandboxOptions
@@ -29,9 +28,8 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
     component_config_schema: Any
 
     def __init__(self, options: SandboxOptions, arguments: ExecutorArguments) -> None:
-        self._functions = list(map(source_function, arguments.functions))
-        if self._functions:
-            options = options.model_copy(update=module_options(self._functions))
+        if arguments.functions:
+            options = options.model_copy(update=module_options(arguments.functions))
         tools = HostTools(arguments.tools, options.tool_limits, arguments.approve_tool)
         super().__init__(options, tools=tools, progress=arguments.progress, pool=arguments.pool)
 

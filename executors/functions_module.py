@@ -1,25 +1,73 @@
-"""AutoGen's `functions=[…]`: their source becomes a module that code in the sandbox can import."""
+"""AutoGen's `functions=[…]`: their source becomes a module that code in the sandbox can import.
+
+Only source travels. A function that needs the host's values, keys or modules is a tool.
+"""
 
 from __future__ import annotations
+import __future__
 
-from collections.abc import Callable
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from autogen_core.code_executor import Alias, FunctionWithRequirements, FunctionWithRequirementsStr, ImportFromModule
 
-from codeact_sandbox.functions_source import SourceFunction
-
 CodeFunction = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr | Callable[..., Any]
 
 
-def source_function(function: CodeFunction) -> SourceFunction:
-    """Return a function as the sandbox library takes it."""
-    if not isinstance(function, FunctionWithRequirements | FunctionWithRequirementsStr):
-        return SourceFunction(function)
-    imports, packages = tuple(map(_import_line, function.global_imports)), tuple(function.python_packages)
-    if isinstance(function, FunctionWithRequirementsStr):
-        return SourceFunction(function.compiled_func, function.func, imports, packages)
-    return SourceFunction(function.func, imports=imports, packages=packages)
+def module_options(functions: Sequence[CodeFunction]) -> dict[str, Any]:
+    """Return the options of a sandbox whose code can import functions: their source, and the packages that they need."""
+    imports, packages = dict[str, None](), dict[str, None]()
+    sources: dict[str, str] = {}
+    for each in functions:
+        function: Any = each
+        if isinstance(each, FunctionWithRequirements | FunctionWithRequirementsStr):
+            function = each.func if isinstance(each, FunctionWithRequirements) else each.compiled_func
+            imports |= dict.fromkeys(map(_import_line, each.global_imports))
+            packages |= dict.fromkeys(each.python_packages)
+        name = str(getattr(function, "__name__", None) or repr(function))
+        source = each.func.strip("\r\n") if isinstance(each, FunctionWithRequirementsStr) else _source(function, name)
+        if sources.setdefault(name, source) != source:
+            raise ValueError(f"Two functions are called `{name}`; rename one, since a module can hold only one.")
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is not None and code.co_flags & __future__.annotations.compiler_flag:
+            # Without it, annotations that are never evaluated on the host would be evaluated in the sandbox.
+            imports = {"from __future__ import annotations": None, **imports}
+    parts = ["\n".join(imports), *sources.values()] if imports else [*sources.values()]
+    source = "\n\n\n".join(parts) + "\n"
+    try:
+        compile(source, "functions", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        raise ValueError(f"The functions make no valid module: {error.msg} in `{line}`.") from None
+    return {"functions_source": source, "functions_packages": list(packages)}
+
+
+def _source(function: Any, name: str) -> str:
+    function = inspect.unwrap(function) if callable(function) else function
+    if not isinstance(function, FunctionType) or name == "<lambda>":
+        raise ValueError(
+            f"`{name}` is a {type(function).__name__} without source to send; give a function made with `def`."
+        )
+    try:
+        (definition,) = ast.parse(_at_margin(inspect.getsource(function))).body
+    except (OSError, SyntaxError, ValueError):
+        raise ValueError(
+            f"The source of `{name}` can't be found; define it in a file, or use FunctionWithRequirements.from_str."
+        ) from None
+    if isinstance(definition, ast.If):
+        (definition,) = definition.body
+    if not isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef) or definition.name != function.__name__:
+        raise ValueError(f"The source of `{name}` has no function of that name; give a plain function made with `def`.")
+    definition.decorator_list = []
+    return ast.unparse(definition)
+
+
+def _at_margin(source: str) -> str:
+    # Not dedented: that would change strings of several lines.
+    return f"if True:\n{source}" if source[:1] in {" ", "\t"} else source
 
 
 def _import_line(wanted: str | Alias | ImportFromModule) -> str:

@@ -33,7 +33,6 @@ MODULES = (
     "autogen_codeact.cli.doctor",
     "autogen_codeact.cli.kept_runs",
     "codeact_sandbox.backends.docker.default_image",
-    "autogen_codeact.cli.leftovers",
     "autogen_codeact.cli.model_servers",
     "autogen_codeact.cli.main",
     "autogen_codeact.cli.mcp",

@@ -1,4 +1,4 @@
-"""Code as pieces with the classes of their tokens, for all languages in time that is linear in the code, whatever it is.
+"""Code as pieces with the classes of their tokens, in time that is linear in the code, whatever it is.
 
 Each line is read once, from left to right, with one regular expression of tokens whose first character decides: each is a
 delimiter, a comment up to the line's end, a number or a word. What a delimiter has opened lasts until what closes it, or ends at
@@ -16,9 +16,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-Kind = Literal["", "k", "nb", "nf", "m", "s", "c", "gi", "gd", "gu"]
-"""Class of a piece: keyword, built-in name, name that is defined, number, string, comment; added, removed, place of a
-difference. They are the short names of Pygments, and the classes in CSS."""
+Kind = Literal["", "k", "nb", "nf", "m", "s", "c"]
+"""Class of a piece: keyword, built-in name, name that is defined, number, string, comment. They are the short names of
+Pygments, and the classes in CSS."""
 
 MAX_CHARS = 32 * 1024  # characters of code that are read; all after them is plain text
 MAX_LINE = 2_000  # characters of a line that is read; a longer one is plain text
@@ -33,7 +33,6 @@ class _Language(NamedTuple):
     long: dict[str, tuple[str, Kind]]
     keywords: frozenset[str]
     built_in: frozenset[str] = frozenset()  # names that the language defines
-    fold: bool = False  # whether words are the same in capitals
 
 
 def _words(text: str) -> frozenset[str]:
@@ -42,7 +41,6 @@ def _words(text: str) -> frozenset[str]:
 
 _HASH = r"(?<!\S)\#"  # `$#` and `${name#prefix}` are no comments
 _NEVER = "(?!)"
-_C_COMMENT: dict[str, tuple[str, Kind]] = {"/*": ("*/", "c")}
 _LANGUAGES = {
     "python": _Language(
         "\"'",
@@ -64,7 +62,7 @@ _LANGUAGES = {
     "javascript": _Language(
         "\"'",
         "//",
-        {"`": ("`", "s"), **_C_COMMENT},
+        {"`": ("`", "s"), "/*": ("*/", "c")},
         _words(
             "abstract as async await boolean break case catch char class const continue default delete do double else enum export"
             " extends false final finally float for from func function go if implements import in instanceof int interface"
@@ -74,44 +72,14 @@ _LANGUAGES = {
         _words("Array Boolean Date Error JSON Map Math Number Object Promise RegExp Set String Symbol console require"),
     ),
     "json": _Language('"', _NEVER, {}, _words("false null true")),
-    "yaml": _Language("\"'", _HASH, {}, _words("false no null true yes")),
-    "r": _Language(
-        "\"'`",
-        r"\#",
-        {},
-        _words("FALSE Inf NA NULL NaN TRUE break else for function if in next repeat return while"),
-        _words(
-            "c cat data.frame lapply length library list matrix mean names paste print sapply seq str sum summary vector"
-        ),
-    ),
-    "sql": _Language(
-        "\"'`",
-        "--",
-        _C_COMMENT,
-        _words(
-            "add all alter and as asc begin between by case check column commit constraint create cross default delete desc"
-            " distinct drop else end except exists foreign from full group having if in index inner insert intersect into is join"
-            " key left like limit not null offset on or order outer over partition primary references replace right rollback"
-            " select set table then transaction union unique update using values view when where with"
-        ),
-        _words(
-            "avg bigint blob boolean cast char coalesce count date decimal double float int integer max min numeric real"
-            " smallint sum text timestamp varchar"
-        ),
-        fold=True,
-    ),
 }
 _ALIASES = {
     **dict.fromkeys(("py", "py3", "python3", "ipython", "ipython3", "pycon"), "python"),
     **dict.fromkeys(("sh", "shell", "zsh"), "bash"),
     **dict.fromkeys(("js", "jsx", "node", "ts", "tsx", "typescript", "java", "kotlin", "swift"), "javascript"),
     **dict.fromkeys(("c", "c++", "cpp", "cs", "csharp", "go", "golang"), "javascript"),
-    **dict.fromkeys(("yml", "toml", "ini"), "yaml"),
     "jsonl": "json",
-    "rscript": "r",
-    "patch": "diff",
 }
-_DIFF: dict[str, Kind] = {"+": "gi", "-": "gd", "@": "gu"}
 _DEFINING = frozenset(("class", "def", "func", "function", "interface", "struct"))
 _NOTHING = re.compile(_NEVER)
 
@@ -121,7 +89,6 @@ class Highlighter:
 
     def __init__(self, language: str) -> None:
         name = _ALIASES.get(language.lower(), language.lower())
-        self._is_diff = name == "diff"
         self._language = _LANGUAGES.get(name)
         self._tokens = _tokens_of(name) if name in _LANGUAGES else _NOTHING
         self._inside: tuple[str, Kind] | None = None  # what ends the string or comment that goes on in the next line
@@ -132,8 +99,6 @@ class Highlighter:
         self._left -= len(line) + 1
         if len(line) > MAX_LINE or self._left < 0 or not line:
             return [("", line)] if line else []
-        if self._is_diff:
-            return [(_DIFF.get(line[0], ""), line)]
         found: list[tuple[Kind, str]] = []
         end = 0
         for kind, start, stop in self._read(line, self._language) if self._language is not None else ():
@@ -159,7 +124,7 @@ class Highlighter:
                     self._inside = None
                 yield kind, start, at
             elif group == "word":
-                yield _kind_of(token.lower() if language.fold else token, before, language), start, at
+                yield _kind_of(token, before, language), start, at
             elif group is not None:
                 yield ("c" if group == "c" else "m"), start, at
             before = token

@@ -35,8 +35,7 @@ def read_in_every_way(folder: Path, out: Path) -> None:
         steps.search("nowhere", range(1, min(len(steps), 20)))
 
     ways: dict[str, Callable[[], object]] = {
-        "show": lambda: show_run(folder, as_json=False),
-        "show --json": lambda: show_run(folder, as_json=True),
+        "show": lambda: show_run(folder),
         "export --html": lambda: export(page=out / "page"),
         "export --ipynb": lambda: export(notebook=out / "notebook"),
         "export --json": lambda: export(json_file=out / "json"),

@@ -112,7 +112,7 @@ async def test_h11_too_large_or_broken_images_are_named_and_not_shown(subject: S
     words, *images = message.content
     assert [image.image.size for image in images if isinstance(image, Image)] == [(3600, 2400)]
     assert str(words).splitlines()[-1] == (
-        "Images that you are not shown: drawing.svg (it is not a PNG, JPEG, GIF or WebP file), "
+        "Images that you are not shown: drawing.svg (it is neither a PNG nor a JPEG file), "
         "half.png (it is broken or cut off), "
         "large.png (it has 8,000 x 4,960 pixels; at most 10 million, and 8,000 a side, are shown), "
         "short.png (it is broken or cut off)."

@@ -73,8 +73,8 @@ async def test_k24_schemas_and_results_that_do_not_fit_are_errors_that_say_so(cl
         assert f"The JSON schema of the results of `x` of the {client} is not valid" in str(error), name
         assert message in str(error), name
     wrong = {
-        "nothing under its wrapper": (of(result={"type": "integer"}), {"other": 1}, "result is missing"),
-        "another type": (of(x={"type": "integer"}), {"x": "text"}, "x must be of type integer"),
+        "nothing under its wrapper": (of(result={"type": "integer"}), {"other": 1}, "'result' is a required property"),
+        "another type": (of(x={"type": "integer"}), {"x": "text"}, "x: 'text' is not of type 'integer'"),
     }
     for name, (schema, result, message) in wrong.items():
         error = await call(schema=schema, content=TEXT, result=result)

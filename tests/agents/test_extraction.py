@@ -188,6 +188,21 @@ def test_execute_tags_are_found() -> None:
             assert extract_code_blocks(text) == expected
 
 
+def test_code_in_thoughts_is_not_looked_at() -> None:
+    for text in [
+        "<think>\n```python\nno()\n```\n</think>\n```python\nyes()\n```",
+        "\n<thinking>```python\nno()\n```</thinking>\n\n```python\nyes()\n```",
+        "<Thought> <execute>no()</execute> </Thought>\n<Execute>\nyes()\n</Execute>",
+        "The user wants\n```python\nno()\n```\n</think>\n\n```python\nyes()\n```",
+        "```python\nyes()\n```\n<think>```</think>",
+    ]:
+        with case(text):
+            assert [each.code.strip() for each in extract_code_blocks(text)][:1] == ["yes()"]
+    block = "```python\nprint('</think>')\n```"
+    assert [each.code for each in extract_code_blocks(block)] == ["print('</think>')\n"]
+    assert [each.line for each in extract_code_blocks(f"<think>\n\n</think>\n{block}")] == [5]
+
+
 def test_labels_of_a_language_are_normalised() -> None:
     for name, spellings in {
         "python": [

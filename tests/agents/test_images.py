@@ -34,19 +34,12 @@ from codeact_sandbox.types.result import Artifact, ToolCall
 from tests.agents.support import received_by, scripted
 from tests.cases import case
 
-FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
+FORMATS = ("PNG", "JPEG")
 
 
 def encoded(size: tuple[int, int] = (40, 30), kind: str = "PNG", mode: str = "RGB", **options: Any) -> bytes:
     buffer = BytesIO()
     PILImage.new(mode, size).save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
-def frames(kind: str) -> bytes:
-    buffer = BytesIO()
-    first, *rest = (PILImage.new("RGB", (9, 8), colour) for colour in ("red", "lime", "blue"))
-    first.save(buffer, kind, save_all=True, append_images=rest)
     return buffer.getvalue()
 
 
@@ -70,8 +63,6 @@ def test_a_complete_image_is_passed_on_unchanged() -> None:
         *(("PNG", {"mode": mode}) for mode in ("1", "L", "LA", "P", "RGBA", "I;16")),
         *(("JPEG", {"mode": mode}) for mode in ("L", "CMYK")),
         ("JPEG", {"progressive": True}),
-        ("WEBP", {"lossless": True}),
-        ("WEBP", {"mode": "RGBA"}),
     ]:
         with case(kind, options):
             data = encoded(kind=kind, **options)
@@ -103,11 +94,6 @@ def test_metadata_of_a_jpeg_is_removed() -> None:
     assert read_image(described + b"<script>").to_base64() == base64.b64encode(encoded(kind="JPEG")).decode()
 
 
-def test_the_first_frame_of_an_animated_gif_is_shown() -> None:
-    image = read_image(frames("GIF")).image
-    assert (image.n_frames, image.convert("RGB").getpixel((4, 4))) == (1, (255, 0, 0))
-
-
 TOO_LARGE = [(5_000, 2_001), (8_001, 1), (1, 8_001), (2**31 - 1, 2**31 - 1)]
 
 
@@ -122,10 +108,9 @@ def test_an_image_of_too_many_pixels_is_not_shown() -> None:
             read_image(png(header(*size), b""))
 
 
-def test_an_image_of_too_many_pixels_is_not_shown_in_any_format() -> None:
-    for kind in ["JPEG", "GIF", "WEBP"]:
-        with case(kind), pytest.raises(ImageRefused, match="it has 5,000 x 2,001 pixels"):
-            read_image(encoded((5_000, 2_001), kind))
+def test_a_jpeg_of_too_many_pixels_is_not_shown() -> None:
+    with pytest.raises(ImageRefused, match="it has 5,000 x 2,001 pixels"):
+        read_image(encoded((5_000, 2_001), "JPEG"))
 
 
 def test_a_broken_image_is_not_shown() -> None:
@@ -144,8 +129,6 @@ def test_a_broken_image_is_not_shown() -> None:
         b"\xff\xd8\xff\xd9",
         b"\xff\xd8" + b"\xff" * 1000,
         b"\xff\xd8\xff\xe0\x00\x00",
-        b"GIF89a" + bytes(100),
-        b"RIFF\xff\xff\xff\xffWEBPVP8 ",
     ]:
         with case(data), pytest.raises(ImageRefused, match="it is broken or cut off"):
             read_image(data)
@@ -166,19 +149,16 @@ def test_other_image_formats_are_not_shown() -> None:
         b"text",
         b"<svg xmlns='http://www.w3.org/2000/svg'/>",
         b"%!PS-Adobe-3.0 EPSF",
+        encoded(kind="GIF"),
+        encoded(kind="WEBP"),
         encoded(kind="BMP"),
         encoded(kind="TIFF"),
     ]:
-        with case(data), pytest.raises(ImageRefused, match="it is not a PNG, JPEG, GIF or WebP file"):
+        with case(data), pytest.raises(ImageRefused, match="it is neither a PNG nor a JPEG file"):
             read_image(data)
 
 
-def test_an_animated_webp_is_not_shown() -> None:
-    with pytest.raises(ImageRefused, match="animated WebP"):
-        read_image(frames("WEBP"))
-
-
-WHOLE = [encoded((9, 8), kind) for kind in FORMATS] + [frames("GIF"), frames("WEBP")]
+WHOLE = [encoded((9, 8), kind) for kind in FORMATS]
 
 
 @given(st.sampled_from(WHOLE), st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=8)), max_size=4))
@@ -216,7 +196,7 @@ async def test_images_that_are_not_shown_are_named(tmp_path: Path) -> None:
     assert [image.image.size for image in images if isinstance(image, Image)] == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert str(words).splitlines()[-1] == (
         "Images that you are not shown: half.png (it is broken or cut off), "
-        "a.svg (it is not a PNG, JPEG, GIF or WebP file), "
+        "a.svg (it is neither a PNG nor a JPEG file), "
         "large.png (it has 8,000 x 5,000 pixels; at most 10 million, and 8,000 a side, are shown), "
         "heavy.png (with it there would be more than 4 MiB of images), gone.png (it can't be read), "
         "5.png (only the first 4 are), an image of a host tool (only the first 4 are)."

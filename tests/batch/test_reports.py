@@ -2,18 +2,15 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from autogen_codeact.batch import index
 from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
-from autogen_codeact.batch.summary import pass_at, summarize, write_summary
+from autogen_codeact.batch.summary import summarize, write_summary
 from autogen_codeact.cli.batch_display import print_report
 from tests.batch.support import load_rows
 
@@ -29,11 +26,6 @@ def batch(folder: Path, *rows: Row) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "results.jsonl").write_text("".join(each.model_dump_json() + "\n" for each in rows))
     return folder
-
-
-def repeats(**tasks: str) -> list[Row]:
-    """Return the rows of tasks by what their repetitions gave: "110": the first two passed."""
-    return [row(name, each == "1", repeat=n) for name, tries in tasks.items() for n, each in enumerate(tries, 1)]
 
 
 FAILURE = AttemptRecord(started=START, seconds=1, error_class="SandboxDied", error="gone", engine="a")
@@ -62,7 +54,7 @@ def test_summary_has_counts_rates_and_tokens(tmp_path: Path) -> None:
     written = json.loads((tmp_path / "summary.json").read_text())
     assert written == json.loads(summary.model_dump_json())
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["results.jsonl", "summary.json"]
-    assert summary.model_dump(exclude={"pass_rate", "pass_at"}) == {
+    assert summary.model_dump(exclude={"pass_rate"}) == {
         "tasks": 5,
         "rows": 5,
         "repeats": 1,
@@ -93,7 +85,6 @@ def test_summary_has_counts_rates_and_tokens(tmp_path: Path) -> None:
         "damaged": 0,
     }
     assert summary.pass_rate == pytest.approx(1 / 3)
-    assert summary.pass_at == {1: pytest.approx(1 / 3)}
 
 
 def test_last_row_of_a_task_counts_and_damaged_lines_are_counted(tmp_path: Path) -> None:
@@ -112,20 +103,6 @@ def test_line_of_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("autogen_codeact.batch.index.MAX_LINE", 500)
     batch(tmp_path, row("a", answer="x" * 2000), row("b"))
     assert [each.id for each in load_rows(tmp_path)] == ["b"]
-
-
-def test_repeats_have_pass_at_k(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = repeats(a="1111", b="1000", c="0000")
-    summary = summarize(batch(tmp_path, *rows))
-    assert summary.pass_at == {1: pytest.approx(5 / 12), 2: pytest.approx((1 + 0.5) / 3), 4: pytest.approx(2 / 3)}
-    assert "pass@k: 41.7% (k = 1), 50.0% (k = 2), 66.7% (k = 4)" in report_lines(tmp_path, capsys)
-
-
-@given(tries=st.integers(1, 8), data=st.data())
-def test_pass_at_k_is_the_share_of_all_choices_with_a_pass(tries: int, data: st.DataObject) -> None:
-    passed, k = data.draw(st.integers(0, tries)), data.draw(st.integers(1, tries))
-    choices = list(combinations([True] * passed + [False] * (tries - passed), k))
-    assert pass_at(k, tries, passed) == pytest.approx(sum(map(any, choices)) / len(choices))
 
 
 def report_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -52,11 +52,6 @@ def test_invalid_options_are_an_error(model, tmp_path_factory):
         (["--option", "max_seconds=nan"], "codeact: --option max_seconds: Input should be a finite number"),
         (["--option", "sandbox_uses=0"], "codeact: --option sandbox_uses: give a whole number above 0.\n"),
         (["--max-cost", "-1", "--price", "1:1"], "codeact: --max-cost -1 is not an amount above 0."),
-        (
-            ["--check", "roughly"],
-            "codeact: --check roughly: give exact, number, regex, json, or a file of Python code whose name ends in .py.\n",
-        ),
-        (["--check", "none.py"], "codeact: none.py can't be read: No such file or directory\n"),
         (["--act", "--team"], "codeact: --act and --team can't be combined: choose one.\n"),
         (["--steps", "3"], "codeact: --steps is only for --act.\n"),
         (["--image", "debian"], "codeact: --image is for Docker"),

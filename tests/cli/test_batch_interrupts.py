@@ -110,30 +110,6 @@ def test_killed_batch_goes_on(model, tmp_path):
     assert {row["id"] for row in rows(tmp_path / "out") if row["resumed"]} == {"t0", "t1"}
 
 
-def test_reader_that_leaves_ends_the_batch(model, tmp_path):
-    tasks = write_tasks(tmp_path, 200)
-    with begin(model, tasks, tmp_path / "out", "--json") as process:
-        model.held.set()
-        assert json.loads(process.stdout.readline())["type"] == "row"
-        process.stdout.close()
-        process.stdout = None
-        status, _, err = ends(process)
-    assert status == 141
-    assert err == [
-        "codeact: the program that read the output has ended, so the batch was stopped; the same command goes on from here"
-    ]
-    assert 0 < len(rows(tmp_path / "out")) < 200
-
-
-def test_reader_that_stands_still_does_not_keep_a_command_that_is_stopped(model, tmp_path):
-    tasks = write_tasks(tmp_path, 4, padding=lambda number: "x" * 100_000)
-    with begin(model, tasks, tmp_path / "out", "--json") as process:
-        model.held.set()
-        wait_until(lambda: len(rows(tmp_path / "out")) == 4, "all rows", SECONDS)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(SECONDS) == 143
-
-
 class Terminal(Chat):
     """A batch in a pseudo-terminal that is its controlling one."""
 

@@ -27,21 +27,21 @@ TASK --model replay:FILE --base-url --api-key-env --model-timeout --untrusted --
 --resume --rebuild --trust --save --no-save --max-cost --price {SANDBOX}
     """,
     "batch": """
-TASKS --out --limit --check --accept-changes --json --concurrency --repeat --max-tokens --max-cost
+TASKS --out --accept-changes --json --concurrency --repeat --max-tokens --max-cost
 --price --model --act --team --data --package --option attempts backoff max_sandboxes sandbox_uses
 model_calls_per_minute tasks_per_minute max_seconds task_timeout
     """,
     "batch report": "DIR --json",
     "models": "--base-url --api-key-env --json",
     "runs": "DIR --json",
-    "show": "RUN --json",
+    "show": "RUN",
     "resume": "RUN --rebuild --api-key-env --model-timeout --trust --json",
     "export": "RUN --ipynb --json --files",
     "view": "[RUN|DIR] --port --no-open --host",
     "image": "build",
     "image build": "--force",
     "doctor": "--json --image",
-    "clean": "--all --dry-run --json",
+    "clean": "--all",
 }
 """What the help of each command names."""
 

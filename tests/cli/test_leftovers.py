@@ -12,12 +12,14 @@ from typing import Any
 import docker.errors
 import pytest
 
-from autogen_codeact.cli import leftovers
+from autogen_codeact.cli.doctor import check_leftovers
+from autogen_codeact.cli.exit import say
 from autogen_codeact.executors import SandboxStartError
 from codeact_sandbox.backends.bubblewrap.cgroups import leftover_groups, owner_state
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
 from codeact_sandbox.backends.owner import Leftover
+from codeact_sandbox.integrations import command
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.abuse.faults import client as sandbox_of_another
@@ -90,8 +92,12 @@ def address(bench: Bench) -> dict[str, str]:
     return {"DOCKER_HOST": bench._proxy.address}
 
 
-def rows(out: str) -> list[list[str]]:
-    return [[word.strip() for word in line.split("  ") if word] for line in out.splitlines() if "  container " in line]
+def rows(out: str) -> dict[str, str]:
+    """What was done with each container, by its name."""
+    found = [
+        line.removeprefix("container ").partition(" ") for line in out.splitlines() if line.startswith("container ")
+    ]
+    return {name: about for name, _, about in found}
 
 
 def test_clean_removes_those_of_dead_owners_and_keeps_the_others(bench: Bench, address: dict[str, str]) -> None:
@@ -100,37 +106,24 @@ def test_clean_removes_those_of_dead_owners_and_keeps_the_others(bench: Bench, a
     living = bench.make(owner_labels())
     owner = of_the_dead()[OWNER]
 
-    done = codeact("clean", "--dry-run", env=address)
-    assert done.status == 0
-    started = f"started by {owner}, which is dead"
-    expected = {
-        dead: ["would be removed", "container", dead, f"created; {started}"],
-        running: ["would be removed", "container", running, f"running; {started}"],
-        foreign: [
-            *("left alone", "container", foreign),
-            "created; started by elsewhere:7, which can not be checked from here",
-        ],
-        kept: ["left alone", "container", kept, f"exited; kept on purpose (auto_remove=False) by {owner}"],
-    }
-    assert {row[2]: row for row in rows(done.out)} == expected
-    assert done.err.endswith(
-        "codeact: `codeact clean --all` removes what was left alone: check first that nobody else uses it\n"
-    )
-    assert bench.there() == {dead, running, foreign, kept, living}
-
     done = codeact("clean", env=address)
     assert done.status == 0
-    for name in (dead, running):
-        expected[name][0] = "removed"
-    assert {row[2]: row for row in rows(done.out)} == expected
+    expected = {
+        dead: f"(created; started by {owner}, which is dead): removed",
+        running: f"(running; started by {owner}, which is dead): removed",
+        foreign: "(created; started by elsewhere:7, which can not be checked from here): left alone",
+        kept: f"(exited; kept on purpose (auto_remove=False) by {owner}): left alone",
+    }
+    assert rows(done.out) == expected
+    assert done.err.endswith(
+        "codeact: `clean --all` removes what was left alone: check first that nobody else uses it\n"
+    )
     assert bench.there() == {foreign, kept, living}
 
     # The list still has them.
-    done = codeact("clean", "--json", env=address)
-    (report,) = done.objects
-    actions = {row["name"]: row["action"] for row in report["sandboxes"] if row["kind"] == "container"}
-    assert report["ok"]
-    assert actions == {dead: "gone already", running: "gone already", foreign: "left alone", kept: "left alone"}
+    done = codeact("clean", env=address)
+    assert done.status == 0
+    assert rows(done.out) == {name: about.replace(": removed", ": gone already") for name, about in expected.items()}
 
 
 def test_clean_all_removes_all_but_those_of_running_owners(
@@ -142,10 +135,10 @@ def test_clean_all_removes_all_but_those_of_running_owners(
     living = bench.make(owner_labels())
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     # Others' control groups are not ours to remove.
-    monkeypatch.setattr(leftovers, "local_leftovers", list)
-    assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
+    monkeypatch.setattr(command, "local_leftovers", list)
+    assert command.clean(say, everything=True) == 0
     shown, said = capsys.readouterr()
-    assert [row[0] for row in rows(shown)] == ["removed"] * 3
+    assert [about.rpartition(": ")[2] for about in rows(shown).values()] == ["removed"] * 3
     assert said == ""
     monkeypatch.delenv("DOCKER_HOST")
     assert bench.there() == {living}
@@ -157,24 +150,28 @@ def test_leftovers_that_can_not_be_removed_are_reported_with_status_1(bench: Ben
     bench._proxy.on("DELETE", "", "answer", reply=reply + b'{"message": "it can."}', times=1)
     done = codeact("clean", env=address)
     assert done.status == 1
-    by_action = {row[0]: row for row in rows(done.out)}
-    assert set(by_action) == {"failed", "removed"}
-    assert by_action["failed"][3].startswith("The Docker engine refused while removing codeact-left-")
-    assert {by_action["failed"][2], by_action["removed"][2]} == {first, second}
-    assert bench.there() == {by_action["failed"][2]}
+    (failed,) = bench.there()
+    found = rows(done.out)
+    assert ": not removed: The Docker engine refused while removing codeact-left-" in found.pop(failed)
+    ((other, about),) = found.items()
+    assert about.endswith(": removed")
+    assert {failed, other} == {first, second}
 
 
-def test_doctor_counts_leftovers_with_advice(
+def test_doctor_lists_leftovers_with_advice(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "local_leftovers", list)
-    bench.make(ELSEWHERE)
-    bench.make(of_the_dead())
+    monkeypatch.setattr(command, "local_leftovers", list)
+    foreign, dead = bench.make(ELSEWHERE), bench.make(of_the_dead())
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
-    check = leftovers.check_leftovers()
+    check = check_leftovers()
     monkeypatch.delenv("DOCKER_HOST")
     assert (check.name, check.status) == ("leftovers", "note")
-    assert check.detail == "2; `codeact clean --dry-run` lists them"
+    expected = [
+        f"container {dead} (started by {of_the_dead()[OWNER]}, which is dead)",
+        f"container {foreign} (started by elsewhere:7, which can not be checked from here)",
+    ]
+    assert check.detail in {", ".join(expected), ", ".join(reversed(expected))}  # the engine decides the order
     assert check.advice == "`codeact clean` removes 1 of 2; --all removes all of them, if nobody else uses them."
 
 
@@ -182,11 +179,11 @@ def test_no_leftovers_are_reported(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     living = bench.make(owner_labels())
-    monkeypatch.setattr(leftovers, "local_leftovers", list)
+    monkeypatch.setattr(command, "local_leftovers", list)
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
-    assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
+    assert command.clean(say, everything=True) == 0
     assert capsys.readouterr() == ("", "codeact: no leftover sandboxes or folders\n")
-    assert leftovers.check_leftovers().status == "ok"
+    assert check_leftovers().status == "ok"
     monkeypatch.delenv("DOCKER_HOST")
     assert bench.there() == {living}
 
@@ -209,18 +206,12 @@ def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
         group = find()
         assert group is not None
         assert (group.owner_state, group.state != "empty") == ("dead", True)
-        done = codeact("clean", "--dry-run", env={"DOCKER_HOST": "unix:///nowhere"})
-        assert done.status == 0
-        line = next(line for line in done.out.splitlines() if group.name in line)
-        assert line.split()[:4] == ["would", "be", "removed", "bubblewrap"]
-        assert f"processes; started by process {other.process.pid}, which is dead" in line
-        assert done.err.startswith(
-            "codeact: only bubblewrap's sandboxes and temporary folders are checked: No Docker engine at"
-        )
-        assert alive(sandbox)
         done = codeact("clean", env={"DOCKER_HOST": "unix:///nowhere"})
-        # "gone" if a sandbox that starts in another test has just removed it.
-        assert next(line for line in done.out.splitlines() if group.name in line).split()[0] in ("removed", "gone")
+        assert done.err.startswith("codeact: containers were not looked for: No Docker engine at")
+        line = next(line for line in done.out.splitlines() if group.name in line)
+        assert f"processes; started by process {other.process.pid}, which is dead)" in line
+        # Gone if a sandbox that starts in another test has just removed it.
+        assert line.endswith((": removed", ": gone already"))
         wait_until(lambda: not alive(sandbox), "the sandbox's end")
         assert find() is None
         assert not group.remove()
@@ -230,15 +221,11 @@ def test_temporary_folders_of_killed_processes_are_listed_and_removed(tmp_path: 
     with sandbox_of_another("BubblewrapCommandLineCodeExecutor", temporary=tmp_path) as other:
         (folder,) = tmp_path.iterdir()
         env = {"DOCKER_HOST": "unix:///nowhere", "TMPDIR": str(tmp_path)}
-        assert str(folder) not in codeact("clean", "--dry-run", env=env).out  # its owner lives
-        other.kill()
-        done = codeact("clean", "--dry-run", env=env)
-        line = next(line for line in done.out.splitlines() if str(folder) in line)
-        assert line.split()[:4] == ["would", "be", "removed", "folder"]
-        assert line.endswith(f"files of work_dir; started by process {other.process.pid}, which is dead")
+        assert str(folder) not in codeact("clean", env=env).out  # its owner lives
         assert folder.exists()
-        done = codeact("clean", env=env)
-        assert next(line for line in done.out.splitlines() if str(folder) in line).split()[0] == "removed"
+        other.kill()
+        line = next(line for line in codeact("clean", env=env).out.splitlines() if str(folder) in line)
+        assert line.endswith(f"(files of work_dir; started by process {other.process.pid}, which is dead): removed")
         assert list(tmp_path.iterdir()) == []
 
 

@@ -37,8 +37,9 @@ def test_code_of_each_command_calls_the_tools(folder: Path) -> None:
     log = (folder / "run" / "events.jsonl").read_text()
     assert "def add(a: int, b: int = 2) -> int:" in log
     assert "sk-1" not in log
-    done = codeact("batch", "tasks.jsonl", "--out", "batch", *model, *HERE, "--json", cwd=folder)
-    assert [each["answer"] for each in done.objects if each["type"] == "row"] == ["42", "42"]
+    assert codeact("batch", "tasks.jsonl", "--out", "batch", *model, *HERE, cwd=folder).status == 0
+    rows = map(json.loads, (folder / "batch" / "results.jsonl").read_text().splitlines())
+    assert [each["answer"] for each in rows] == ["42", "42"]
 
 
 def test_file_that_names_no_servers_is_an_error_that_says_why(folder: Path) -> None:

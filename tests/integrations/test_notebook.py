@@ -240,16 +240,6 @@ def test_a_stream_of_a_sandbox_is_shown(kernel: Kernel) -> None:
     assert [bundle["text/plain"] for bundle in streamed.shown] == ["42"]
 
 
-def test_unloading_stops_the_sandboxes_and_takes_the_magics_away(kernel: Kernel) -> None:
-    kernel.run("%%sandbox\n1")
-    before = len(containers_of(kernel.manager.provisioner.pid))
-    assert kernel.run("%unload_ext autogen_codeact").status == "ok"
-    assert len(containers_of(kernel.manager.provisioner.pid)) < before
-    assert "Cell magic `%%sandbox` not found" in kernel.run("%%sandbox\n1").warned
-    assert kernel.run("%load_ext autogen_codeact").status == "ok"
-    assert kernel.run("%%sandbox\n42").text == "42\n"
-
-
 PLAIN = r"""
 shell = get_ipython()
 shell.run_line_magic("load_ext", "autogen_codeact")
@@ -304,12 +294,11 @@ import sys
 shell = get_ipython()
 shell.run_line_magic("load_ext", "codeact_sandbox")
 shell.run_cell_magic("sandbox", "--backend bubblewrap", "6 * 7")
-shell.run_line_magic("unload_ext", "codeact_sandbox")
-print("sandbox" in shell.magics_manager.magics["cell"], "autogen_codeact" in sys.modules, "autogen_core" in sys.modules)
+print("autogen_codeact" in sys.modules, "autogen_core" in sys.modules)
 """
 
 
 @pytest.mark.usefixtures("bubblewrap")
 def test_the_sandbox_alone_has_the_magics_too(tmp_path: Path) -> None:
     done = run_ipython(tmp_path, SANDBOX_ALONE)
-    assert (done.returncode, done.stdout) == (0, "42\nFalse False False\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "42\nFalse False\n"), done.stderr

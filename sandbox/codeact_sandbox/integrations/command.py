@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 from codeact_sandbox import AsyncSandbox, Sandbox, SandboxError
+from codeact_sandbox.backends.owner import Leftover
 from codeact_sandbox.leftovers import local_leftovers
 from codeact_sandbox.tools.mcp_client import read_servers
 from codeact_sandbox.types.filenames import printable_text
@@ -65,8 +66,9 @@ def _parser() -> argparse.ArgumentParser:
             "--work-dir", type=Path, metavar="FOLDER", help="folder whose files the code reads and changes"
         )
 
-    clean = commands.add_parser("clean", help="remove what killed processes left on this machine")
-    clean.set_defaults(work=_clean)
+    removal = commands.add_parser("clean", help="remove what killed processes left on this machine")
+    removal.add_argument("--all", action="store_true", help="also what is kept on purpose, or of other machines")
+    removal.set_defaults(work=_clean)
     return parser
 
 
@@ -124,28 +126,43 @@ def _mcp(options: argparse.Namespace) -> int:
     return run_server(partial(AsyncSandbox, options.backend, work_dir=options.work_dir), wrapped, options.http)
 
 
-def _clean(_: argparse.Namespace) -> int:
+def _clean(options: argparse.Namespace) -> int:
+    return clean(_say, everything=options.all)
+
+
+@contextmanager
+def all_leftovers(say: Callable[[str], None]) -> Iterator[list[Leftover]]:
+    """Find what dead processes left, which can be removed within the context."""
     from codeact_sandbox.backends.docker.engine import connect  # noqa: PLC0415 - the Docker SDK takes a moment
     from codeact_sandbox.backends.docker.leftovers import leftovers  # noqa: PLC0415 - as above
 
-    status = 0
     with ExitStack() as clients:
         found = local_leftovers()
         try:
             found += leftovers(clients.enter_context(closing(connect())))
         except SandboxError as error:
-            _say(f"containers were not looked for: {error}")
+            say(f"containers were not looked for: {error}")
+        yield found
+
+
+def clean(say: Callable[[str], None], *, everything: bool) -> int:
+    """Remove sandboxes and temporary folders whose owner is dead; with `everything` all but those of running processes."""
+    status, left = 0, False
+    with all_leftovers(say) as found:
         for item in found:
-            if not item.orphan:
-                done = f"left alone: {item.reason}"
-            else:
+            done = "left alone"
+            if item.orphan or everything:
                 try:
                     done = "removed" if item.remove() else "gone already"
                 except (SandboxError, OSError) as error:
                     done, status = f"not removed: {error}", 1
-            print(f"{item.kind} {printable_text(item.name)}: {printable_text(done)}")  # noqa: T201 - the output
+            left = left or done == "left alone"
+            about = f"{item.kind} {item.name} ({item.state}; {item.reason}): {done}"
+            print(printable_text(about))  # noqa: T201 - the output
     if not found:
-        _say("no leftover sandboxes or folders")
+        say("no leftover sandboxes or folders")
+    elif left:
+        say("`clean --all` removes what was left alone: check first that nobody else uses it")
     return status
 
 

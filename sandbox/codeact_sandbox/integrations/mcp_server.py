@@ -41,7 +41,7 @@ INSTRUCTIONS = (
     "Run code in an isolated sandbox. Python runs in one live interpreter: variables, functions and imports stay from call to "
     "call. Files are relative to the working directory."
 )
-IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+IMAGE_TYPES = ("image/png", "image/jpeg")
 MAX_IMAGE_BYTES = 4 * 1024**2
 MAX_TEXT_BYTES = 256 * 1024  # size of the largest text file that `read_file` returns
 MAX_SHOWN_CHARS = 48 * 1024  # length of the longest text that a result has in full

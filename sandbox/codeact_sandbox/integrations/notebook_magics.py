@@ -146,33 +146,14 @@ def _bundle(display: Display) -> dict[str, str]:
     return {"text/plain": text, "text/html": display.to_html()}
 
 
-_MAGICS: dict[int, SandboxMagics] = {}
-
-
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Add `%%sandbox` and its companions to a shell: `%load_ext codeact_sandbox`.
 
     Args:
         shell: The shell of the notebook or terminal.
     """
-    if id(shell) not in _MAGICS:
-        magics = _MAGICS[id(shell)] = SandboxMagics(shell)
-        shell.register_magics(magics)
-
-
-def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Stop the sandboxes of a shell's cells, and take the magics away.
-
-    Args:
-        shell: The shell.
-    """
-    magics = _MAGICS.pop(id(shell), None)
-    if magics is None:
-        return
-    magics.stop()
-    for kind in ("line", "cell"):
-        for name in magics.magics[kind]:
-            shell.magics_manager.magics[kind].pop(name, None)
+    if "sandbox" not in shell.magics_manager.magics["cell"]:
+        shell.register_magics(SandboxMagics(shell))
 
 
 @magics_class
@@ -186,8 +167,7 @@ class SandboxMagics(Magics):
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Stop the sandbox for good."""
-        atexit.unregister(self.stop)
+        """Stop the sandbox at the end of the program."""
         with contextlib.suppress(SandboxError, RuntimeError):  # an executor that has shut down raises a RuntimeError
             self._stop()
 

@@ -35,6 +35,7 @@ MAX_STEPS = 400_000
 MAX_STEPS_ON_LOOP = 2000
 CHARS_A_STEP = 16
 MAX_PROBLEMS = 6
+MAX_MESSAGE = 300
 TOO_LONG = "it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"
 
 _UNCHECKED = frozenset(
@@ -152,7 +153,7 @@ class ArgumentSchema:
         found: dict[str, None] = {}
         try:
             for error in self._validator.iter_errors(arguments):
-                found |= dict.fromkeys(_sentences(error))
+                found[_sentence(error)] = None
                 if len(found) >= MAX_PROBLEMS:
                     break
         except (RecursionError, _TooManySteps):
@@ -296,52 +297,12 @@ def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> It
             yield ValidationError("must hold each item once")
 
 
-_MESSAGES = {
-    "type": "must be of type {}",
-    "enum": "must be one of {}",
-    "const": "must be {}",
-    "minimum": "must be at least {}",
-    "maximum": "must be at most {}",
-    "exclusiveMinimum": "must be above {}",
-    "exclusiveMaximum": "must be below {}",
-    "minLength": "must have at least {} characters",
-    "maxLength": "must have at most {} characters",
-    "minItems": "must have at least {} items",
-    "maxItems": "must have at most {} items",
-}
-_show = reprlib.Repr()
-_show.maxstring = _show.maxother = _show.maxlong = 100
-_show.maxlist = _show.maxdict = 10
-_show.maxlevel = 3
-
-
-def _sentences(error: Any) -> list[str]:
-    path = _path(error)
-    value, instance = error.validator_value, error.instance
-    if error.validator == "required" and isinstance(value, list):
-        return [f"{_within(path, key)} is missing" for key in value if key not in instance]
-    if error.validator == "additionalProperties" and value is False:
-        known = error.schema.get("properties", {})
-        return [f"{_within(path, key)} is not known" for key in instance if key not in known]
+def _sentence(error: Any) -> str:
+    said = error.message if len(error.message) <= MAX_MESSAGE else f"{error.message[:100]} … {error.message[-200:]}"
     if error.validator in ("anyOf", "oneOf") and error.context:
-        first = {each.schema_path[0]: _sentences(each)[0] for each in reversed(error.context)}
-        return [f"{path} fits none of its types: {'; or '.join(first[key] for key in sorted(first))}"]
-    shown = _show.repr(instance)
-    if error.validator in _MESSAGES:
-        return [f"{path or 'the arguments'} {_MESSAGES[error.validator].format(_limit(error))}, not {shown}"]
-    if error.validator == "uniqueItems":
-        return [f"{path} {error.message}"]
-    return [f"{path or 'the arguments'} must fit {error.validator} of the tool's JSON schema, not {shown}"]
-
-
-def _limit(error: Any) -> str:
-    value = error.validator_value
-    if error.validator == "type":
-        return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
-    if error.validator == "enum":
-        more = f" and {len(value) - 20:,} more" if len(value) > 20 else ""
-        return ", ".join(map(_show.repr, value[:20])) + more
-    return _show.repr(value)
+        first = {each.schema_path[0]: _sentence(each) for each in reversed(error.context)}
+        said = f"fits none of its types: {'; or '.join(first[key] for key in sorted(first))}"
+    return f"{path}: {said}" if (path := _path(error)) else str(said)
 
 
 def _describe_schema_error(error: Exception) -> str:
