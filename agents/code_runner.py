@@ -49,7 +49,6 @@ from autogen_codeact.agents.step_record import InBranch, RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.executors.tools.later import Later
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.background import RUN_IN_BACKGROUND, BackgroundJobs
 from codeact_sandbox.facts import SandboxFacts
@@ -156,11 +155,6 @@ class CodeRunner:
                 "DockerCommandLineCodeExecutor, or omit tools, approve_tool, handoffs and background."
             )
 
-    @property
-    def asks_later(self) -> bool:
-        """Whether somebody who answers later approves its code."""
-        return isinstance(self.options.approval_func, Later)
-
     async def surroundings(
         self, token: CancellationToken
     ) -> tuple[tuple[HostToolProtocol, ...], SandboxFacts | None, str]:
@@ -203,8 +197,19 @@ class CodeRunner:
         in_branch = (
             partial(branch.run, attempt, self._context_of) if attempt is not None and branch is not None else None
         )
+        approve = self.options.approval_func
+        ask = partial(self._ask, approve, blocks, cancellation_token) if approve is not None else None
         live = partial(self._run_live, blocks, cancellation_token, emit, in_branch)
-        return await (live() if self.steps is None else self.steps.run(self, blocks, live, attempt))
+        if self.steps is None:
+            return (await ask() if ask is not None else None) or await live()
+        return await self.steps.run(self, blocks, live, attempt, ask)
+
+    async def _ask(
+        self, approve: ApprovalFuncType, blocks: list[CodeBlock], token: CancellationToken
+    ) -> RunEnded | None:
+        """Ask whether code may run; return how it ended if it may not."""
+        answer = await request_approval(approve, blocks, await self._context.get_messages(), token)
+        return None if answer.approved else RunEnded(denied(answer.reason))
 
     async def keep_attempt(self, blocks: list[CodeBlock], ended: RunEnded, branch: StepBranch, number: int) -> RunEnded:
         """Make the state after an attempt, which has ended so, the session."""
@@ -239,11 +244,6 @@ class CodeRunner:
         end: BlockEnd,
         attempt: RunInBranch | None,
     ) -> CodeResult:
-        if self.options.approval_func is not None:
-            context = await self._context.get_messages()
-            answer = await request_approval(self.options.approval_func, blocks, context, token)
-            if not answer.approved:
-                return denied(answer.reason)
         self._ran_code = True
         await self.rebuild(token)
         before = await self._prepare(token) if self.options.setup is not None else None

@@ -184,6 +184,7 @@ _TRIGGER = re.compile(
 )
 """Part of every text that the patterns above look for after a success."""
 _FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_NO_PROCESS = re.compile(r"can't start new thread|Cannot fork|fork: (?:retry: )?Resource temporarily unavailable")
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
     # Code that succeeded has dealt with an exception, but commands in it may have failed.
     find: list[Callable[[str, SandboxFacts], Hint | None]] = [_package, _command, _connection]
     if failed:
-        find += [_read_only, _full]
+        find += [_read_only, _full, _processes, _input]
     hints = [hint for one in find if (hint := one(text, facts)) is not None]
     if result.outcome == "oom":
         more = f"{2 * facts.memory_bytes // 1024**2}m"
@@ -295,3 +296,17 @@ def _full(text: str, facts: SandboxFacts) -> Hint | None:
     holds = f" {WORKSPACE} holds {size(facts.workspace_bytes)}." if facts.workspace_bytes is not None else ""
     more = (("More room (workspace=…, tmp=…, within memory=…)", "More room (--disk SIZE)"),)
     return Hint(f"the disk is full.{holds}", "Remove files that are not needed.", more)
+
+
+def _processes(text: str, _: SandboxFacts) -> Hint | None:
+    if not _NO_PROCESS.search(text) and not ("BlockingIOError" in text and "fork" in text):
+        return None
+    problem = "the sandbox has as many processes and threads as it may have at once."
+    return Hint(problem, "Start fewer at once, and end those that are not needed.", (("pids=…", "--option pids=…"),))
+
+
+def _input(text: str, _: SandboxFacts) -> Hint | None:
+    if "EOFError: EOF when reading a line" not in text:
+        return None
+    way_out = "Put the value into the code, or read it from a file or a variable of the environment."
+    return Hint("nobody can answer input() here.", way_out)

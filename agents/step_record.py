@@ -51,10 +51,6 @@ class RunsCode(Protocol):
 
     in_session: bool
 
-    @property
-    def asks_later(self) -> bool:
-        """Whether somebody who answers later approves its code."""
-
     def journal(self) -> Journal | None:
         """Return the journal of its session; None without a session."""
 
@@ -71,8 +67,9 @@ class StepRecord(Protocol):
         blocks: list[CodeBlock],
         live: Callable[[], Awaitable[RunEnded]],
         attempt: InBranch | None = None,
+        ask: Callable[[], Awaitable[RunEnded | None]] | None = None,
     ) -> RunEnded:
-        """Run the code of a step, or of one attempt at it, or return how it ended before."""
+        """Run the code of a step, or of one attempt at it, unless `ask` says how it ended; or return how it ended before."""
 
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""

@@ -67,9 +67,11 @@ class CostChoice:
     """The options of what the model may cost."""
 
     max_cost: float | None = agent_option(
-        None, metavar="AMOUNT", help="End when it has cost this much; in a chat, a turn."
+        None, metavar="USD", help="End when it has cost this much; in a chat, a turn."
     )
-    price: str | None = agent_option(None, metavar="P:C", help="Prices of a million tokens, read and written: 2.5:10.")
+    price: str | None = agent_option(
+        None, metavar="P:C", help="Dollars for a million tokens, read and written: 2.5:10."
+    )
 
 
 @dataclass(frozen=True)

@@ -283,9 +283,11 @@ def _mcp(
         metavar="[HOST:]PORT",
         help="Serve many clients by HTTP. If CODEACT_MCP_TOKEN is set, requests need that token; other machines always do.",
     ),
-    max_sessions: int = typer.Option(8, min=1, metavar="N", help="With --http: sandboxes at the same time."),
-    idle_timeout: float = typer.Option(
-        600, min=1, metavar="SECONDS", help="With --http: end a session without a call for so long."
+    max_sessions: int | None = typer.Option(
+        None, min=1, metavar="N", help="With --http: sandboxes at once. Default: 8."
+    ),
+    idle_timeout: float | None = typer.Option(
+        None, min=1, metavar="SECONDS", help="With --http: end a session without a call for so long. Default: 600."
     ),
 ) -> int:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.

@@ -45,7 +45,9 @@ class Wrap:
             raise CommandError("--allow and --call-log are for the tools of --wrap FILE.json: add that.")
 
 
-def serve_mcp(choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions: int, idle_timeout: float) -> int:
+def serve_mcp(
+    choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions: int | None, idle_timeout: float | None
+) -> int:
     """Serve until the client closes standard input; with `http`, until the process is interrupted."""
     try:
         from codeact_sandbox.integrations.mcp_server import run_server
@@ -56,12 +58,14 @@ def serve_mcp(choice: SandboxChoice, wrap: Wrap, http: str | None, max_sessions:
         raise CommandError(NO_MCP) from error
     wrap.check(choice)
     choice = with_skills(choice)
+    if http is None and (max_sessions, idle_timeout) != (None, None):
+        raise CommandError("--max-sessions and --idle-timeout are for --http, with many clients: add --http PORT.")
     if http is not None and choice.work_dir is not None:
         raise CommandError("--work-dir is for one client: with --http, sessions would overwrite each other's files.")
     wrapped = Wrapped(servers_in(wrap.file), wrap.allow, wrap.call_log) if wrap.file is not None else None
     sandbox_of(choice)  # what is wrong with the options is said now
     try:
-        return run_server(partial(sandbox_of, choice), wrapped, http, max_sessions, idle_timeout)
+        return run_server(partial(sandbox_of, choice), wrapped, http, max_sessions or 8, idle_timeout or 600)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
 

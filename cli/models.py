@@ -43,6 +43,7 @@ _LIMIT_OF_CLIENTS_S = 600.0  # how long OpenAI's client waits if it is not told 
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",
     "AuthenticationError": "Check the key in {}.",
+    "InternalServerError": "The fault is the model's server's: look at its log, try again later, or use another model.",
     "NotFoundError": "Check the model's name, and the server's address.",
 }
 _WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."

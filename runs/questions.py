@@ -83,12 +83,13 @@ class Questions:
             await cancel_and_wait(ended)
             await cancel_and_wait(running)
 
-    async def about_code(self, agent: str, number: int, text: str) -> tuple[bool, str]:
-        """Return whether the code of a step may run, and why not."""
-        question = await self._question(agent, number, None, text)
+    async def about_code(self, step: Step, text: str) -> tuple[bool, str]:
+        """Return whether the code of a step may run, and why not; without an answer the run ends."""
+        question = await self._question(step.agent, step.number, None, text)
         if question is None:
             return _TOO_MUCH
         if question.answer is None:
+            self.end(step)
             await self._end()
             raise self.waiting
         return await self._use(question, question.answer)
@@ -157,12 +158,10 @@ class StepQuestions:
 
     questions: Questions
     step: Step
-    code: str | None
-    answer: tuple[bool, str]
 
-    def about_code(self, code: str) -> tuple[bool, str] | None:
-        """Return the answer about the code of the step; None for other code, as of an agent in a host tool."""
-        return self.answer if code == self.code else None
+    async def about_code(self, code: str) -> tuple[bool, str] | None:
+        """Ask about the code of the step before that begins; None for other code, as of an agent in a host tool."""
+        return None if CURRENT_STEP.get() is self.step else await self.questions.about_code(self.step, code)
 
     async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
         """Ask about a call."""

@@ -218,7 +218,7 @@ def _result_of(recorded: ToolAnswer) -> ToolResult:
 class RecordedExecutor(CodeExecutor):
     """Forwards to another executor. Our own agents have no need of it: they record what they run themselves."""
 
-    in_session = asks_later = False
+    in_session = False
 
     def __init__(self, executor: CodeExecutor, steps: AgentSteps) -> None:
         self._executor = executor

@@ -15,7 +15,6 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
-from autogen_codeact.agents.approval import shown_code
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.agents.step_record import InBranch, Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
@@ -35,6 +34,7 @@ _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, Sand
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
 logger = logging.getLogger("autogen_codeact")
 T = TypeVar("T")
+Ask = Callable[[], Awaitable[RunEnded | None]]
 
 
 class RecordedError(Exception):
@@ -232,13 +232,14 @@ class AgentSteps:
         blocks: list[CodeBlock],
         live: Callable[[], Awaitable[RunEnded]],
         attempt: InBranch | None = None,
+        ask: Ask | None = None,
     ) -> RunEnded:
-        """Run the code of a step, or of one attempt at it, or return how it ended before."""
+        """Run the code of a step, or of one attempt at it, unless `ask` says how it ended; or return how it ended before."""
         code = [CodeText(code=block.code, language=block.language) for block in blocks]
         step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
         if step is not None:
             return await self._repeat(runner, step, attempt)
-        return await self._run(runner, blocks, code, live, attempt)
+        return await self._run(runner, code, live, attempt, ask)
 
     async def _repeat(self, runner: RunsCode, step: StepResult, attempt: InBranch | None) -> RunEnded:
         if (result := step.result) is None:
@@ -260,23 +261,21 @@ class AgentSteps:
     async def _run(
         self,
         runner: RunsCode,
-        blocks: list[CodeBlock],
         code: list[CodeText],
         live: Callable[[], Awaitable[RunEnded]],
         attempt: InBranch | None,
+        ask: Ask | None,
     ) -> RunEnded:
         await self._do_late()
         questions, step = self.questions, Step(self.log, self.agent, self.history.steps + 1)
         if questions is None:
-            return await self._run_step(runner, step, code, live, attempt)
-        # Before the step begins in the log: nothing is lost then if the run ends.
-        text, answer = shown_code(blocks) if runner.asks_later else None, (True, "")
-        if text is not None:
-            answer = await questions.about_code(self.agent, step.number, text)
+            return await self._run_step(runner, step, code, live, attempt, ask=ask)
         with questions.busy(step):
-            token = ASKS.set(StepQuestions(questions, step, text, answer))
+            token = ASKS.set(StepQuestions(questions, step))
             try:
-                return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()), attempt)
+                return await self._run_step(
+                    runner, step, code, lambda: questions.unless_ended(live()), attempt, ask=ask
+                )
             finally:
                 ASKS.reset(token)
 
@@ -287,14 +286,21 @@ class AgentSteps:
         code: list[CodeText],
         live: Callable[[], Awaitable[RunEnded]],
         attempt: InBranch | None,
+        *,
+        ask: Ask | None,
     ) -> RunEnded:
+        # Before the step begins in the log: if the run ends meanwhile, the code has not run, and is asked about again.
+        refused = None
+        if ask is not None:
+            await self.log.flush()
+            refused = await ask()
         self.history.steps = number = step.number
         began = time.monotonic()
         started = BlockStarted(agent=self.agent, number=number, blocks=code, attempt=attempt.number if attempt else 0)
         await self.log.write(started, sync=True)
         token = CURRENT_STEP.set(step)
         try:
-            ended = await live()
+            ended = refused or await live()
         except RunWaiting:
             raise
         except Exception as error:

@@ -181,6 +181,11 @@ class LogWriter:
         if self._count > MAX_WAITING and self._is_open:
             await self._written(None, sync=False)
 
+    async def flush(self) -> None:
+        """Wait until all events are on the disk."""
+        if self._is_open:
+            await self._written(None, sync=True)
+
     async def close(self) -> None:
         """Write what waits, and end; further events are dropped."""
         ended, self._ended = self._ended, True

@@ -35,11 +35,11 @@ class KeptQuestions:
             answers = self._path / ANSWERS
             now = (self._path / EVENTS).stat().st_size, answers.stat().st_mtime_ns if answers.exists() else 0
             if now != self._read:
-                found = [each for each in make_plan(self._path).open_questions if len(each.asked.text) <= MAX_TEXT]
-                found = found[:_MAX_AT_ONCE]
+                known = make_plan(self._path).open_questions
+                found = [each for each in known if len(each.asked.text) <= MAX_TEXT][:_MAX_AT_ONCE]
                 self._documents, self._read = list(map(_document, found)), now
-                for each in found:
-                    self._shown.setdefault(each.asked.question, digest(each.asked.tool, each.asked.text))
+                digests = {each.asked.question: digest(each.asked.tool, each.asked.text) for each in found}
+                self._shown = digests | self._shown
         except (RunError, OSError, RecursionError):
             return []
         return self._documents
@@ -49,9 +49,8 @@ class KeptQuestions:
         name = f"q{number - _FIRST}"
         try:
             plan = make_plan(self._path)
-            if any(
-                each.asked.question == name and each.asked.sha256 != self._shown.get(name) for each in plan.questions
-            ):
+            asked = {each.asked.question: each.asked.sha256 for each in plan.questions}
+            if asked.get(name) != self._shown.get(name):
                 return False
             answered(plan, {name: approve})
         except RunError:

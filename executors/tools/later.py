@@ -20,8 +20,8 @@ NO_LOG = (
 class AsksLater(Protocol):
     """Keeps questions about the code of one step in a log, and ends the run until there are answers."""
 
-    def about_code(self, code: str) -> tuple[bool, str] | None:
-        """Return whether the code of the step may run, and why not, as it was answered before; None for other code."""
+    async def about_code(self, code: str) -> tuple[bool, str] | None:
+        """Return whether the code of the step may run, and why not, or end the run; None for other code."""
 
     async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
         """Return whether a call may be made, and why not, or end the run."""
@@ -44,6 +44,6 @@ class Later(ToolPolicy, Component[PolicyConfig]):
             raise RuntimeError(NO_LOG)
         if isinstance(request, ToolApprovalRequest):
             return ToolApproval(*await asks.about_call(request))
-        if (answer := asks.about_code(request.code)) is None:
+        if (answer := await asks.about_code(request.code)) is None:
             raise RuntimeError(NO_LOG)
         return ApprovalResponse(approved=answer[0], reason=answer[1])

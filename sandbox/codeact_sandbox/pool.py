@@ -106,7 +106,7 @@ class SandboxPool:
         if differing:
             raise ValueError(
                 f"the options of the pool differ in {', '.join(differing)}: all its sandboxes are of one kind. Give both the "
-                "same, leave them out here, or use another pool"
+                "same, leave them and backend= out here, or use another pool"
             )
 
     async def start(self) -> None:

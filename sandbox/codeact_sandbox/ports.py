@@ -240,4 +240,10 @@ async def forward(sandbox: HasCommands, port: int) -> Forward:
             client.ports.attach(connection, client.name)
         ports = client.ports
     assert isinstance(ports, Ports)
-    return await ports.call(ports.listen(port))
+    opening = asyncio.ensure_future(ports.call(ports.listen(port)))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with contextlib.suppress(SandboxError):
+            await (await opening).close()  # else it would stay open, and nobody would have it
+        raise

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import socket
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
+from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.egress.channels import MAX_CHANNELS
 
 from .faces import EACH, sandbox
@@ -132,6 +134,22 @@ async def test_l6_clients_that_vanish_make_room_for_others(box: Any) -> None:
         while not all(await asyncio.gather(*(echoes(forwards[2]) for _ in range(MAX_CHANNELS)))):
             pass
     assert (await box.run("6 * 7")).value == 42
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_l6_a_forward_that_is_cancelled_while_it_opens_does_not_stay_open() -> None:
+    async with AsyncSandbox("bubblewrap") as box:
+        first = await box.forward(FULL)
+        opening = asyncio.ensure_future(box.forward(ECHO))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        while not all(each.url for each in first._ports.forwards) or len(first._ports.forwards) < 2:
+            time.sleep(0.01)  # noqa: ASYNC251 - it opens in another thread, and here nothing gets to know of it
+        time.sleep(0.05)  # noqa: ASYNC251 - as above
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert first._ports.forwards == {first}
 
 
 async def test_l7_a_server_that_resets_ends_its_connection_as_broken(box: Any) -> None:

@@ -17,7 +17,7 @@ from tests.sandbox.egress.servers import Hosts, Server, answer, read_request
 from .reaching import ASK, LOOPBACK, allowed
 from .subject import Subject, each_engine, one_kind
 
-VALUE = "k3y/of+the=user-0123456789"
+VALUE = "k3y/Of+the=User-0123456789"
 MASKED = "*" * len(VALUE)
 SERVE = """
     KEY = os.environ["API_KEY"]
@@ -91,7 +91,7 @@ async def test_m1_control_the_server_gets_the_value_and_the_code_does_not(
     look = """
     import glob
     for path in ["/proc/self/environ", "/proc/1/environ", "/proc/1/cmdline", *glob.glob("/tmp/*"), *glob.glob("/tmp/.*")]:
-        try: print(b"user-0123456789" in open(path, "rb").read())
+        try: print(b"User-0123456789" in open(path, "rb").read())
         except OSError: pass
     print(get("/", f"X-Key: {KEY}", f"Authorization: Bearer {KEY}").decode())
     """
@@ -109,6 +109,8 @@ ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
     "hexadecimal": lambda value: value.hex().encode(),
     "URL": lambda value: b"".join(b"%%%02x" % byte for byte in value),
     "plain": lambda value: value,
+    "small letters": lambda value: value.lower(),
+    "capitals": lambda value: value.upper(),
 }
 
 
@@ -143,7 +145,7 @@ async def test_m1_pieces_of_an_answer_do_not_show_how_a_value_begins(subject: Su
     """A server that sends back what it is asked, in pieces: what was held back of them told one character after another."""
     there.answers = lambda request: chunked(request.split(b" ")[1], 9)
     code = """
-    begun = ["/" + KEY[:8], "/k3y/of+t", "/xxxxxxxx", "/" + "k3y/of+t".encode().hex(), "/" + "x" * 16]
+    begun = ["/" + KEY[:8], "/k3y/Of+t", "/xxxxxxxx", "/" + "k3y/Of+t".encode().hex(), "/" + "x" * 16]
     print([[len(part) for part in get(path).split(b"\\r\\n")] for path in begun])
     """
     one, two, three, four, five = ast.literal_eval(await said(subject, there, code))
@@ -167,7 +169,7 @@ async def test_m1_answers_that_can_not_be_searched(subject: Subject, there: Refl
         assert output.startswith("HTTP/1.1 502 the server compressed its answer, although it was asked not to"), (
             encoding
         )
-        assert "user" not in output
+        assert "User" not in output
 
 
 @one_kind

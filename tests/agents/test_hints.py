@@ -24,12 +24,21 @@ SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
 WITHOUT = ": do without it, or say in the answer what is missing."
 NO_NETWORK = f"Hint: the sandbox has no network. No host can be reached{WITHOUT}"
 FULL = "Hint: the disk is full. /workspace holds 256 MiB. Remove files that are not needed."
+PROCESSES = (
+    "Hint: the sandbox has as many processes and threads as it may have at once. Start fewer at once, and end those that are not "
+    "needed."
+)
+NO_INPUT = (
+    "Hint: nobody can answer input() here. Put the value into the code, or read it from a file or a variable of the "
+    "environment."
+)
 WRITABLE = "Hint: code can write in /workspace and /tmp; other folders are read-only."
 NOT_INSTALLED = f"It can't be installed from code{WITHOUT}"
 COMMANDS = "Commands that are there: bash, git."
 PACKAGE = "packages=['{0}'] or allow_pip=True would help.", "--package {0} or --allow-pip would help."
 IMAGE = "An image= that has it would help.", "An --image that has it would help."
 HOST = "allow_domains=['{0}'] would help.", "--allow-domain {0} would help."
+MORE = "pids=… would help.", "--option pids=… would help."
 ROOM = "More room (workspace=…, tmp=…, within memory=…) would help.", "More room (--disk SIZE) would help."
 
 
@@ -78,6 +87,7 @@ def test_a_limit_has_a_hint_for_the_model_and_one_for_persons() -> None:
             "a.example.net",
         ),
         ("OSError: [Errno 28] No space left on device", "", FULL, ROOM, ""),
+        ("sh: 1: Cannot fork", "", PROCESSES, MORE, ""),
     ]:
         with case(output, problem, way_out, option, name):
             (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
@@ -90,12 +100,16 @@ def test_a_limit_has_a_hint_for_the_model_and_one_for_persons() -> None:
 
 
 @pytest.mark.parametrize(
-    "output",
-    ["OSError: [Errno 30] Read-only file system: '/etc/x'", "PermissionError: [Errno 13] Permission denied: '/root/x'"],
+    ("output", "text"),
+    [
+        ("OSError: [Errno 30] Read-only file system: '/etc/x'", WRITABLE),
+        ("PermissionError: [Errno 13] Permission denied: '/root/x'", WRITABLE),
+        ("EOFError: EOF when reading a line", NO_INPUT),
+    ],
 )
-def test_read_only_path_has_one_hint_for_all(output: str) -> None:
+def test_what_no_option_helps_against_has_one_hint_for_all(output: str, text: str) -> None:
     (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
-    assert {hint.for_model, hint.for_person(flags=True), hint.for_person(flags=False)} == {WRITABLE}
+    assert {hint.for_model, hint.for_person(flags=True), hint.for_person(flags=False)} == {text}
 
 
 def test_hints_follow_the_options() -> None:
@@ -159,9 +173,10 @@ def test_long_output_is_read() -> None:
 async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> None:
     fills = python("open('big', 'wb').write(b'x' * 2**25)")
     writes, missing = python("open('/etc/x', 'w')"), python("import no_such_module")
-    client = scripted(missing, writes, fills, "No.")
+    starts = python("import subprocess\nstarted = [subprocess.Popen(['sleep', '9']) for _ in range(99)]")
+    client = scripted(missing, writes, fills, starts, "No.")
     async with reused.executor(
-        BubblewrapCommandLineCodeExecutor, mode="session", limits=Limits(workspace="16m")
+        BubblewrapCommandLineCodeExecutor, mode="session", limits=Limits(workspace="16m", pids=64)
     ) as executor:
         result = await CodeActAgent("actor", executor, model_client=client).run(task="Go.")
     last = [str(call[-1].content).rpartition("\n\n")[2] for call in received_by(client)[1:]]
@@ -169,6 +184,7 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
         f"Hint: no_such_module is not installed. {NOT_INSTALLED}",
         WRITABLE,
         FULL.replace("256", "16"),
+        PROCESSES,
     ]
     ran = [message for message in result.messages if isinstance(message, CodeExecutionEvent)]
     assert not any("Hint" in message.result.output for message in ran)
@@ -176,6 +192,7 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
         "Hint: no_such_module is not installed. allow_pip=True would help.",
         WRITABLE,
         f"Hint: the disk is full. /workspace holds 16 MiB. {ROOM[0]}",
+        f"{PROCESSES.partition(' Start')[0]} {MORE[0]}",
     ]
 
 

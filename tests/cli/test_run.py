@@ -326,6 +326,15 @@ def test_server_error_is_one_line():
             assert done.err.count("\n") == 1
 
 
+def test_server_that_fails_is_told_with_advice():
+    refusal = Reply("no memory", status=500, headers={"x-should-retry": "false"})
+    done, _ = served(refusal, arguments=["--model", "gpt-4o"])
+    assert done.err.startswith("codeact: The run failed. InternalServerError: Error code: 500 - ")
+    assert done.err.endswith(
+        "The fault is the model's server's: look at its log, try again later, or use another model.\n"
+    )
+
+
 def test_stream_that_breaks_twice_is_told_and_an_error():
     broken = Reply(WORKS, break_after=2)
     done, server = served(broken, broken, arguments=["--model", "gpt-4o", "--stream"])

@@ -152,6 +152,10 @@ def test_options_that_do_not_fit_are_errors() -> None:
             "x.json",
         ): "`codeact mcp` takes servers of other tools with --wrap FILE.json, not with --mcp: then the client's model sees "
         "their tools, too.",
+        (
+            "--max-sessions",
+            "2",
+        ): "--max-sessions and --idle-timeout are for --http, with many clients: add --http PORT.",
         ("--wrap", "none.json"): "none.json can't be read: No such file or directory",
     }.items():
         done = codeact("mcp", *options)

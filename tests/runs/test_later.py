@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,11 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.teams import DiGraphBuilder
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeActAgent
 from autogen_codeact.batch import Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Later, ToolApproval
 from autogen_codeact.executors.tools.later import NO_LOG
-from autogen_codeact.runs import AlreadyAnsweredError, RunError, RunWaiting, list_runs, recorded, resume
+from autogen_codeact.runs import AlreadyAnsweredError, RunError, RunWaiting, list_runs, recorded, resume, resumed
 from autogen_codeact.runs.answers import ANSWERS, Answer, digest
 from autogen_codeact.runs.events import QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.plan import answered, make_plan
@@ -35,6 +36,27 @@ FIRST, SECOND = "x = 6\nprint('first')", "final_answer(x * 7)"
 def agent(executor: Any, *answers: str, name: str = "coder", **options: Any) -> CodeActAgent:
     client = ReplayChatCompletionClient(list(answers))
     return CodeActAgent(name, executor, model_client=client, describe_environment=False, **options)
+
+
+async def test_code_is_asked_about_again_if_the_process_was_killed_while_a_function_was_asked(
+    bubblewrap: None, tmp_path: Path
+) -> None:
+    folder, killed = tmp_path / "run", tmp_path / "killed"
+    asked = []
+
+    def approve(request: ApprovalRequest) -> ApprovalResponse:
+        asked.append(request.code)
+        if not killed.exists():
+            shutil.copytree(folder, killed)  # the log as a process leaves it that is killed now
+        return ApprovalResponse(approved=True, reason="")
+
+    for path, answers in ((folder, [python("final_answer(42)")]), (killed, [])):
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+            target = agent(executor, *answers, approval_func=approve)
+            stream = recorded(target, task="Go.", path=path) if answers else resumed(path, agent=target)
+            assert [item async for item in stream][-1].messages[-1].to_text() == "42"
+        assert types_of(path, "block") == ["block_started coder 1", "block_finished coder 1"]
+    assert asked == ["```python\nfinal_answer(42)\n```"] * 2
 
 
 async def waiting(target: ChatAgent | BaseTeam, folder: Path) -> RunWaiting:

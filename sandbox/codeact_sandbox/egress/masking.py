@@ -14,10 +14,10 @@ _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def forms(value: bytes) -> set[bytes]:
-    """Return a value as it is, as JSON and HTML, hexadecimal, URL-encoded, and within base64 at any offset."""
+    """Return a value as it is, in one case, as JSON and HTML, hexadecimal, URL-encoded, and within base64 at any offset."""
     text = value.decode("ascii")
     as_json = json.dumps(text)[1:-1]
-    found = {text, as_json, as_json.replace("/", "\\/"), value.hex(), value.hex().upper()}
+    found = {text, text.lower(), text.upper(), as_json, as_json.replace("/", "\\/"), value.hex(), value.hex().upper()}
     found |= {html.escape(text), html.escape(text, quote=False), html.escape(text).replace("+", "&#x2B;")}
     for special in ("<>&", "<>&'=", "\"&'+<>`"):  # what the encoders of Go, Gson and .NET escape
         for digits in ("\\u%04x", "\\u%04X"):
@@ -38,8 +38,7 @@ class Mask:
     def __init__(self, values: Iterable[bytes]) -> None:
         found = sorted({form for value in values for form in forms(value)}, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, found)))
-        self.most_held = len(found[0]) - 1
-        """How many bytes a part of a form can have."""
+        self.most_held = len(found[0]) - 1  # bytes of a part of a form
 
     def apply(self, data: bytes) -> bytes:
         """Return data without the values; its length stays."""
@@ -48,13 +47,6 @@ class Mask:
     def text(self, text: str) -> str:
         """Return a text without the values."""
         return self.apply(text.encode()).decode()
-
-    def held_back(self, data: bytes) -> int:
-        """Return how many bytes at the end of data wait for what follows: as many, whatever the values are.
-
-        Else the pieces of an answer would tell code how a value begins. No form has a line end in it.
-        """
-        return min(self.most_held, len(data) - 1 - data.rfind(b"\n"))
 
 
 class MaskedStream:
@@ -69,7 +61,8 @@ class MaskedStream:
         passed, size = [], max(_SLICE, self._mask.most_held)
         for start in range(0, len(piece) or 1, size):  # no other thread runs while a part is searched
             data = self._mask.apply(self._rest + piece[start : start + size])
-            kept = 0 if last else self._mask.held_back(data)
+            # As much whatever the values are, or the pieces would tell how one begins. No form has a line end in it.
+            kept = 0 if last else min(self._mask.most_held, len(data) - 1 - data.rfind(b"\n"))
             passed.append(data[: len(data) - kept])
             self._rest = data[len(data) - kept :]
         return b"".join(passed)

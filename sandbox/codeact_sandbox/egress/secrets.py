@@ -8,6 +8,7 @@ import re
 import secrets
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 
 from codeact_sandbox.egress.authority import Authority
@@ -62,14 +63,14 @@ class Secrets:
 
 def _replace(header: bytes, pattern: re.Pattern[bytes], values: dict[bytes, bytes]) -> bytes:
     """Replace placeholders in a header's value; also in user and password, which are base64."""
+    put_in = partial(pattern.sub, lambda match: values[match[0]])
     scheme, space, encoded = header.partition(b" ")
-    if scheme.lower() == b"basic":
-        try:
-            header = base64.b64decode(encoded, validate=True)
-        except binascii.Error:
-            return header
-        return scheme + space + base64.b64encode(pattern.sub(lambda match: values[match[0]], header))
-    return pattern.sub(lambda match: values[match[0]], header)
+    if scheme.lower() != b"basic":
+        return put_in(header)
+    try:
+        return scheme + space + base64.b64encode(put_in(base64.b64decode(encoded, validate=True)))
+    except binascii.Error:
+        return header
 
 
 class MaskedAnswer:

@@ -14,9 +14,10 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from agents.sandbox import Capability, ExecResult, Manifest, errors, resolve_snapshot
+from agents.sandbox import Capability, ExecResult, ExposedPortEndpoint, Manifest, errors, resolve_snapshot
 from agents.sandbox.session import BaseSandboxClient, BaseSandboxSession, SandboxSession, SandboxSessionState
 from agents.sandbox.session.workspace_payloads import coerce_write_payload
 
@@ -85,6 +86,12 @@ class CodeactSession(BaseSandboxSession):
             target = str(await self._validate_path_access(path, for_write=True))
             await box.write(target, await asyncio.to_thread(coerce_write_payload(path=path, data=data).stream.read))
 
+    async def _resolve_exposed_port(self, port: int) -> ExposedPortEndpoint:
+        given = {"port": port, "exposed_ports": self.state.exposed_ports, "reason": "backend_unavailable"}
+        with self.using(errors.ExposedPortUnavailableError, **given) as box:
+            url = urlsplit((await box.forward(port)).url)
+        return ExposedPortEndpoint(str(url.hostname), url.port or 0)
+
     async def persist_workspace(self) -> io.IOBase:
         """Return a snapshot of the workspace, without what the manifest calls ephemeral."""
         exclude = [path.as_posix() for path in self._persist_workspace_skip_relpaths()]
@@ -99,11 +106,12 @@ class CodeactSession(BaseSandboxSession):
 
 
 class CodeactClient(BaseSandboxClient[None]):
-    """A client, `SandboxRunConfig(client=CodeactClient())`; its arguments are those of `AsyncSandbox`."""
+    """A client, `SandboxRunConfig(client=CodeactClient())`; its arguments are those of `AsyncSandbox`, and `exposed_ports`."""
 
     backend_id, supports_default_options = "codeact", True
 
-    def __init__(self, backend: Any = "auto", **options: Any) -> None:
+    def __init__(self, backend: Any = "auto", *, exposed_ports: tuple[int, ...] = (), **options: Any) -> None:
+        self._ports = exposed_ports
         self._new_box = partial(AsyncSandbox, backend, **options)
         self._boxes: WeakValueDictionary[uuid.UUID, AsyncSandbox] = WeakValueDictionary()
 
@@ -113,7 +121,8 @@ class CodeactClient(BaseSandboxClient[None]):
         if manifest.root != str(ROOT):
             raise ValueError(f"the root of a manifest is {ROOT} in these sandboxes, and not {manifest.root}")
         kept = resolve_snapshot(snapshot, str(name))
-        return await self.resume(CodeactState(session_id=name, manifest=manifest, snapshot=kept))
+        state = CodeactState(session_id=name, manifest=manifest, snapshot=kept, exposed_ports=self._ports)
+        return await self.resume(state)
 
     async def resume(self, state: SandboxSessionState) -> SandboxSession:
         """Continue a session: in its sandbox if that is running, else in another one with its snapshot."""

@@ -34,7 +34,10 @@ _EDITORS_AND_DEBUGGERS = """
     .exrc .nvimrc .nvim.lua .vimrc .lvimrc .gdbinit .lldbinit .pdbrc .venv
 """
 # Hooks, and servers that they start.
-_CODING_AGENTS = ".agents .claude .cursor .mcp.json .codex .gemini .windsurf .continue .roo .kiro .aider.conf.yml"
+_CODING_AGENTS = """
+    .agents .claude .cursor .mcp.json .codex .gemini .windsurf .continue .roo .kiro .aider.conf.yml
+    .opencode opencode.json opencode.jsonc .qwen .crush.json crush.json
+"""
 PROTECTED = frozenset(" ".join((_VERSION_CONTROL, _HOOKS, _SHELLS, _EDITORS_AND_DEBUGGERS, _CODING_AGENTS)).split())
 GIT = ".git"
 # Windows' file systems give long names such short names.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from codeact_sandbox.types.allowed_domains import DEFAULT_PORTS, Entry, parse_entry
 from codeact_sandbox.types.environment import check_names
@@ -40,6 +40,15 @@ class Secret(BaseModel):
 
     env: str
     hosts: tuple[str, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_value(cls, fields: Any) -> Any:
+        if isinstance(fields, Mapping) and "value" in fields:
+            raise ValueError(
+                "a secret has no value=: put the value into a variable of the host, and give its name as env="
+            )
+        return fields
 
     @field_validator("env")
     @classmethod

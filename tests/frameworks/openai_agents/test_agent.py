@@ -13,6 +13,7 @@ from agents.sandbox import LocalSnapshotSpec, Manifest, SandboxAgent, SandboxRun
 from agents.sandbox.capabilities import Filesystem, Shell
 from agents.sandbox.entries import Dir, File, GitRepo, LocalDir
 from agents.testing import ScriptedModel, assistant_message
+from httpx import AsyncClient
 from openai import AsyncOpenAI
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
 from scripted import FIGURE, call, price, run_program, sandboxes, tool_results, wait_until
@@ -155,6 +156,24 @@ async def test_errors_are_those_of_the_sdk(engine):
         await client.create(manifest=Manifest(root="/somewhere"))
     with pytest.raises(ValueError, match="a sandbox needs 20m to start"):
         await CodeactClient(engine, memory="1m").create()
+
+
+async def test_exposed_ports_have_an_address_on_this_machine(engine):
+    session = await CodeactClient(engine, exposed_ports=(8000,)).create()
+    async with session:
+        await session.write(Path("a.txt"), io.BytesIO(b"served"))
+        await session.exec("python3 -m http.server > /dev/null 2>&1 &")
+        ready = "import socket,time\nwhile socket.socket().connect_ex(('127.0.0.1', 8000)): time.sleep(0.1)"
+        await session.exec("python3", "-c", ready, shell=False)
+        place = await session.resolve_exposed_port(8000)
+        assert place.url_for("http") == f"http://{place.host}:{place.port}/"
+        asked = AsyncClient(base_url=f"http://127.0.0.1:{place.port}", headers={"Host": f"{place.host}:{place.port}"})
+        async with asked as client:
+            assert (await client.get("/a.txt")).text == "served"
+        with pytest.raises(errors.ExposedPortUnavailableError, match="8001 is not configured"):
+            await session.resolve_exposed_port(8001)
+    with pytest.raises(errors.ExposedPortUnavailableError, match="8000 could not be resolved"):
+        await session.resolve_exposed_port(8000)
 
 
 async def test_no_sandbox_is_left_after_a_cancelled_run_or_start(engine):

@@ -158,6 +158,10 @@ def test_what_can_be_given_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [
         (lambda: Secret(env="A-B", hosts=hosts), "is not the name of a variable"),
         (lambda: Secret(env="sk-live-0123456789", hosts=hosts), "is not the name of a variable"),
+        (
+            lambda: Secret(value="sk-live-0123456789", hosts=hosts),
+            "a secret has no value=: put the value into a variable",
+        ),  # type: ignore[call-arg]
         (lambda: Secret(env="KEY", hosts=[]), "is a list of the hosts"),
         (lambda: Secret(env="KEY", hosts="api.example.com"), "is a list of the hosts"),
         (

@@ -77,7 +77,7 @@ class TestArguments:
                 pool = ExecutorPool(environment={"KEY": "a value"})
                 text = (
                     f"the options of the pool differ in {differing}: all its sandboxes are of one kind. Give both the "
-                    "same, leave them out here, or use another pool"
+                    "same, leave them and backend= out here, or use another pool"
                 )
                 for make in (pool.executor, DockerCommandLineCodeExecutor):
                     same: dict[str, Any] = (

@@ -269,7 +269,8 @@ class Placement:
             slots = list(engine.slots)
             self.changed.notify_all()
         ends = f", which ends {format_count(len(slots), 'sandbox', 'sandboxes')} on it" if slots else ""
-        logger.warning("the Docker engine %s is out%s: %s", engine.host.label, ends, reason)
+        message = "the Docker engine %s is out%s: %s It is asked again every %g s."
+        logger.warning(message, engine.host.label, ends, reason, PING_EVERY_S)
         for slot in slots:
             if not slot.lost.done():
                 slot.lost.set_result(reason)
