@@ -76,11 +76,16 @@ class ExtractedBlock:
 def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
     """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
     scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
-    thoughts = None if depth else _THOUGHTS.match(scanner.text)
-    at = thoughts.end() if thoughts else 0
+    at = 0 if depth else end_of_thoughts(scanner.text)
     while match := _OUTSIDE.search(scanner.text, at):
         at = scanner.take(match)
     return scanner.blocks
+
+
+def end_of_thoughts(text: str) -> int:
+    """Return where the thoughts end that a text begins with; 0 if it begins with none."""
+    match = _THOUGHTS.match(text)
+    return match.end() if match else 0
 
 
 def normalise_language(label: str) -> str:
