@@ -28,7 +28,7 @@ for folder in range(100):
 
 
 @pytest.mark.parametrize(("backend", "face"), EACH)
-async def test_l1_a_tree_of_100000_files_is_searched_and_copied(
+async def test_l1_a_tree_of_100000_files_is_searched_and_a_part_copied(
     request: pytest.FixtureRequest, backend: str, face: str, tmp_path: Path
 ) -> None:
     request.getfixturevalue("default_image" if backend == "docker" else backend)
