@@ -45,7 +45,8 @@ _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
 _LABEL_START = re.compile(r"[\w{.]")
 
 _TAGS = {"<execute>": "python", "<execute_bash>": "bash", "<execute_ipython>": "python", "<execute_python>": "python"}
-_OUTSIDE = re.compile("`{3,}|~{3,}|<!--|" + "|".join(_TAGS), re.IGNORECASE)
+# Each alternative begins with a character and not with a repetition: `re` then looks for these characters only.
+_OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS), re.IGNORECASE)
 _THOUGHTS = re.compile(
     r"\s*+<(think|thinking|thought)>.*?</\1>|.*^</think>[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
 )
@@ -75,11 +76,16 @@ class ExtractedBlock:
 def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
     """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
     scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
-    thoughts = None if depth else _THOUGHTS.match(scanner.text)
-    at = thoughts.end() if thoughts else 0
+    at = 0 if depth else end_of_thoughts(scanner.text)
     while match := _OUTSIDE.search(scanner.text, at):
         at = scanner.take(match)
     return scanner.blocks
+
+
+def end_of_thoughts(text: str) -> int:
+    """Return where the thoughts end that a text begins with; 0 if it begins with none."""
+    match = _THOUGHTS.match(text)
+    return match.end() if match else 0
 
 
 def normalise_language(label: str) -> str:

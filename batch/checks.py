@@ -12,9 +12,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pydantic_core
 from pydantic_core import to_json
@@ -28,13 +30,16 @@ from codeact_sandbox.types.result import Result
 
 MAX_LOOKED_AT = 10_000  # characters at the end of a text in which its last number has to be
 MAX_DIGITS = 1000
+MAX_EXPONENT = 400
+_SPACES = "\u00a0\u2007\u2009\u202f"
+_INTEGER = rf"\d{{1,3}}(?:[,_{_SPACES}]\d{{3}})+(?!\d)|\d{{1,3}}(?:\{{,\}}\d{{3}})+(?!\d)|\d+(?:_\d+)*"
+_EXPONENT = r"[eE][-+]?\d+(?!\w)|\s?(?:×|\\times|\\cdot|·)\s?10(?:\^|\*\*)(?:\{[-+]?\d+\}|[-+]?\d+)"
 _NUMBER = re.compile(
     rf"""
-    (?<![\w./^]) (?P<sign>(?<![)\]}}])[-+])? (?:\\?\$)?
-    (?: \\[dt]?frac\{{(?P<top>-?\d{{1,{MAX_DIGITS}}})\}}\{{(?P<bottom>\d{{1,{MAX_DIGITS}}})\}}
-      | (?P<over>\d{{1,{MAX_DIGITS}}})/(?P<under>\d{{1,{MAX_DIGITS}}})(?![\d/.])
-      | (?P<whole>\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d+(?:_\d+)*)?
-        (?P<rest>(?:\.\d+)?(?:[eE][-+]?\d{{1,3}}(?!\w))?)(?![eE][-+]?\d)
+    (?<![\w./^]) (?P<sign>(?<![)\]}}])[-+])? (?:\\?[$€£¥])?
+    (?: \\[dt]?frac\{{\s*(?P<top>-?\d{{1,{MAX_DIGITS}}})\s*\}}\{{\s*(?P<bottom>\d{{1,{MAX_DIGITS}}})\s*\}}
+      | (?P<over>\d{{1,{MAX_DIGITS}}})\s?/\s?(?P<under>\d{{1,{MAX_DIGITS}}})(?![\d/.])
+      | (?P<whole>{_INTEGER})? (?P<part>\.\d+)? (?P<exponent>{_EXPONENT})? (?P<percent>\s?\\?%)?
     )""",
     re.VERBOSE,
 )
@@ -68,11 +73,23 @@ MAX_ANSWER = 4_000_000  # characters of an answer that can be checked
 LONG_ANSWER = 20_000  # characters from which an answer is compared in another process
 
 
-class Number(NamedTuple):
-    """A number as it was written, and its value."""
+@dataclass(frozen=True)
+class Number:
+    """A number as it was written; the value of "45%" is 45."""
 
     text: str
     value: Fraction
+    percent: bool = False
+
+    def is_near(self, other: Number, absolute: float, relative: float) -> bool:
+        """Return whether another number is close enough. If one of them alone is a percentage, 45% is 45 and 0.45."""
+        values = [other.value]
+        if other.percent and not self.percent:
+            values.append(other.value / 100)
+        if self.percent and not other.percent:
+            values.append(other.value * 100)
+        allowed = max(Fraction(absolute), Fraction(relative) * abs(self.value))
+        return any(abs(self.value - value) <= allowed for value in values)
 
 
 def find_number(text: str) -> Number | None:
@@ -107,18 +124,30 @@ def _last_box(text: str) -> str | None:
 def _last_number(text: str) -> Number | None:
     found = None
     for match in _NUMBER.finditer(text[-MAX_LOOKED_AT:].replace("\u2212", "-")):
-        found = _number(match) or found
+        if match.group("top") or match.group("over") or match.group("whole") or match.group("part"):
+            found = _number(match) or found
     return found
 
 
 def _number(match: re.Match[str]) -> Number | None:
-    groups = match.groupdict("")
-    top, bottom = groups["top"] or groups["over"], groups["bottom"] or groups["under"]
-    digits = re.sub(r"\D", "", groups["whole"]) + groups["rest"]
-    if not (top or digits) or len(digits) > MAX_DIGITS or (bottom and not int(bottom)):
+    groups = match.groupdict()
+    sign = -1 if groups["sign"] == "-" else 1
+    text = match.group().strip()
+    top, bottom = (groups["top"] or groups["over"]), (groups["bottom"] or groups["under"])
+    if bottom is not None:
+        if int(bottom) == 0:
+            return None
+        return Number(text, sign * Fraction(int(top), int(bottom)))
+    digits = re.sub(r"\D", "", groups["whole"] or "0") + (groups["part"] or "")
+    exponent = re.search(r"([-+]?\d+)\}?$", groups["exponent"]) if groups["exponent"] else None
+    power = exponent.group(1) if exponent else "0"
+    if len(digits) > MAX_DIGITS or len(power) > 6 or abs(int(power)) > MAX_EXPONENT:
         return None
-    value = Fraction(int(top), int(bottom)) if bottom else Fraction(digits)
-    return Number(match.group().strip(), -value if groups["sign"] == "-" else value)
+    try:
+        value = Fraction(Decimal(f"{digits}E{power}"))
+    except InvalidOperation:
+        return None
+    return Number(text, sign * value, groups["percent"] is not None)
 
 
 async def compare_in_process(check: Check, answer: str) -> Found:
@@ -298,5 +327,5 @@ def _check_number(check: Check, answer: str) -> Found:
     expected, number = to_number(check.expected), to_number(answer)
     if number is None or expected is None:
         return False, "there is no number in the answer"
-    allowed = max(Fraction(check.tolerance), Fraction(check.relative) * abs(expected.value))
-    return abs(expected.value - number.value) <= allowed, f"expected {shown(expected.text)}, not {shown(number.text)}"
+    passed = expected.is_near(number, check.tolerance, check.relative)
+    return passed, f"expected {shown(expected.text)}, not {shown(number.text)}"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from autogen_codeact.agents.code_search import unfenced_code
 from autogen_codeact.agents.extraction import (
     DOCUMENT_LABELS,
     OUTPUT_LABELS,
@@ -198,6 +199,7 @@ def test_code_in_thoughts_is_not_looked_at() -> None:
     ]:
         with case(text):
             assert [each.code.strip() for each in extract_code_blocks(text)][:1] == ["yes()"]
+    assert unfenced_code("<think>\n>>> no()\n</think>\nIt is 3.") == ""
     block = "```python\nprint('</think>')\n```"
     assert [each.code for each in extract_code_blocks(block)] == ["print('</think>')\n"]
     assert [each.line for each in extract_code_blocks(f"<think>\n\n</think>\n{block}")] == [5]
