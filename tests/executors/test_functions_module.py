@@ -184,6 +184,20 @@ no margin"""
         source = build_functions_source([twice, factorial])
         assert run(tmp_path, source, "import functions; print(functions.twice(4))") == "48"
 
+    def test_a_module_that_is_imported_for_the_function_is_no_captured_value(self, tmp_path: Path):
+        import decimal  # noqa: PLC0415
+        import os.path as path  # noqa: PLC0415
+        from fractions import Fraction  # noqa: PLC0415
+
+        @with_requirements(
+            global_imports=["decimal", Alias("os.path", "path"), ImportFromModule("fractions", ["Fraction"])]
+        )
+        def half():
+            return decimal.Decimal("0.5") == Fraction(1, 2), path.sep
+
+        source = build_functions_source([half])
+        assert run(tmp_path, source, "import functions; print(functions.half())") == "(True, '/')"
+
     def test_function_from_a_string(self, tmp_path: Path):
         function = FunctionWithRequirements.from_str(
             "\ndef shout(text: str) -> str:\n    '''Make it loud.'''\n    return text.upper()\n",
@@ -233,6 +247,11 @@ class TestRefused:
         namespace: dict[str, Any] = {}
         exec(compile("def made_up():\n    return 1\n", "made up", "exec"), namespace)
 
+        key, other = "secret", 1
+
+        def uses():
+            return key, other
+
         def make():
             def add(a):
                 return a
@@ -244,11 +263,14 @@ class TestRefused:
         f.__name__ = "g"
         for functions, words in [
             ([namespace["made_up"]], "The source of `made_up` can't be found; define it in a file"),
+            ([uses], r"`uses` uses `key`, `other` .* give the function as a tool"),
             ([add, make()], "Two functions are called `add`"),
             ([f], "The source of `g` has no function of that name"),
         ]:
-            with case(words), pytest.raises(ValueError, match=words):
-                build_functions_source(functions)
+            with case(words):
+                with pytest.raises(ValueError, match=words) as caught:
+                    build_functions_source(functions)
+                assert "secret" not in str(caught.value)
 
     def test_invalid_imports_are_refused(self) -> None:
         @with_requirements(global_imports=["not an import"])
