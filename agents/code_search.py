@@ -15,10 +15,11 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_codeact.agents.extraction import (
     DOCUMENT_LABELS,
     OUTPUT_LABELS,
+    THOUGHTS,
     ExtractedBlock,
-    end_of_thoughts,
     extract_code_blocks,
     normalise_language,
+    skip,
 )
 from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.text import shorten
@@ -269,7 +270,7 @@ def unfenced_code(text: str) -> str:
     code in other tags or with prompts. It is never run, because nothing says where it begins and ends. A name or a value alone is
     no code, nor is a formula in prose.
     """
-    looked_at = text[end_of_thoughts(text) :][:MAX_LOOKED_AT_CHARS].strip()
+    looked_at = text[skip(THOUGHTS, text) :][:MAX_LOOKED_AT_CHARS].strip()
     # Not one expression with the end: on quotation marks alone it would take quadratic time.
     opening = _HALF_FENCE.match(looked_at)
     inside = looked_at[opening.end() :].rstrip("`'\"") if opening and looked_at.endswith(("`", "'", '"')) else looked_at

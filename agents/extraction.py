@@ -47,7 +47,7 @@ _LABEL_START = re.compile(r"[\w{.]")
 _TAGS = {"<execute>": "python", "<execute_bash>": "bash", "<execute_ipython>": "python", "<execute_python>": "python"}
 # Each alternative begins with a character and not with a repetition: `re` then looks for these characters only.
 _OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS), re.IGNORECASE)
-_THOUGHTS = re.compile(
+THOUGHTS = re.compile(
     r"\s*+<(think|thinking|thought)>.*?</\1>|.*^</think>[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
 )
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
@@ -76,16 +76,10 @@ class ExtractedBlock:
 def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
     """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
     scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
-    at = 0 if depth else end_of_thoughts(scanner.text)
+    at = 0 if depth else skip(THOUGHTS, scanner.text)
     while match := _OUTSIDE.search(scanner.text, at):
         at = scanner.take(match)
     return scanner.blocks
-
-
-def end_of_thoughts(text: str) -> int:
-    """Return where the thoughts end that a text begins with; 0 if it begins with none."""
-    match = _THOUGHTS.match(text)
-    return match.end() if match else 0
 
 
 def normalise_language(label: str) -> str:
@@ -142,7 +136,7 @@ class _Scanner:
         self.seen = match.start()
         if newline >= 0 or self.line_indent < 0:
             self.line_start = newline + 1
-            self.line_indent = _skip(_BLANKS, self.text, self.line_start)
+            self.line_indent = skip(_BLANKS, self.text, self.line_start)
         if match[0] == "<!--":
             return self._comment(match)
         return self._tag(match) if match[0][0] == "<" else self._fence(match)
@@ -189,7 +183,7 @@ class _Scanner:
         if start == self.line_indent:
             return False
         before = self.text[self._back_over_blanks(start) - 1]
-        return before != ">" and not self._is_line_end(_skip(_BLANKS, self.text, end))
+        return before != ">" and not self._is_line_end(skip(_BLANKS, self.text, end))
 
     def _is_line_end(self, at: int) -> bool:
         return self.text[at : at + 1] in ("", "\n")
@@ -210,10 +204,10 @@ class _Scanner:
         return found
 
     def _emit_tag(self, match: re.Match[str], stop: int, *, complete: bool) -> None:
-        at = _skip(_BLANKS, self.text, match.end())
+        at = skip(_BLANKS, self.text, match.end())
         head = "" if self._is_line_end(at) else self.text[at : _next_line(self.text, at, stop)]
         if not head:
-            at = min(_skip(_BLANK_LINES, self.text, at), stop)
+            at = min(skip(_BLANK_LINES, self.text, at), stop)
         indent = self.text[self.line_start : match.start()] if match.start() == self.line_indent else ""
         code = (head + _dedent(self.text[at + len(head) : stop], _width(indent))).rstrip(" \t\n")
         language, above = _TAGS[match[0].lower()], self._line(at)
@@ -325,7 +319,7 @@ def _opening(text: str, start: int, match: re.Match[str]) -> _Fence | None:
     underline = mark == "~" and columns > 3 and info and not _LABEL_START.match(info)
     if underline or (mark == "`" and "`" in info):
         return None
-    indent = _width(prefix[: _skip(_BLANKS, prefix, 0)]) if prefix else 0
+    indent = _width(prefix[: skip(_BLANKS, prefix, 0)]) if prefix else 0
     return _Fence(mark, len(match[0]), info, start, body, indent, columns, prefix.count(">"))
 
 
@@ -341,10 +335,10 @@ def _only_fence(code: str) -> ExtractedBlock | None:
 
 def _dedent(code: str, columns: int) -> str:
     """Remove up to `columns` columns of white space from every line, at most as many as the first line of code has."""
-    first = _skip(_BLANK_LINES, code, 0)
+    first = skip(_BLANK_LINES, code, 0)
     if columns and first < len(code):
         # Code that stands further left than its fence would lose its own indentation, which is its meaning in Python.
-        columns = min(columns, _width(code[first : _skip(_BLANKS, code, first)]))
+        columns = min(columns, _width(code[first : skip(_BLANKS, code, first)]))
     return "\n".join(_unindent(line, columns) for line in code.split("\n")) if columns else code
 
 
@@ -366,6 +360,7 @@ def _next_line(text: str, at: int, limit: int = sys.maxsize) -> int:
     return min(limit, len(text)) if newline < 0 else newline + 1
 
 
-def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+def skip(pattern: re.Pattern[str], text: str, at: int = 0) -> int:
+    """Return where a pattern ends that begins at an offset; the offset if it does not begin there."""
     match = pattern.match(text, at)
     return match.end() if match else at
