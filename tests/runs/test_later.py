@@ -205,7 +205,7 @@ async def test_call_waits_the_block_is_over_and_the_approved_call_is_made_once(
 async def test_agents_at_the_same_time_ask_at_the_same_time(bubblewrap: None, tmp_path: Path) -> None:
     folder = tmp_path / "run"
 
-    def make(executor: Any, done: str) -> Team:
+    def make(executor: Any, *, resumed: bool) -> Team:
         agents = [
             agent(executor, *replies, name=name, approval_func=Later())
             for name, replies in {"a": ["Go."], "b": [python("b = 1"), "b."], "c": [python("c = 2"), "c."]}.items()
@@ -214,20 +214,20 @@ async def test_agents_at_the_same_time_ask_at_the_same_time(bubblewrap: None, tm
         for each in agents:
             graph.add_node(each)
         graph.add_edge("a", "b").add_edge("a", "c")
-        for each in agents[1:] if done else []:
-            each.model_client.chat_completions = [*done.split()]
+        for each in agents[1:] if resumed else []:
+            each.model_client.chat_completions = [f"{each.name}."]
         return Team(agents, speakers=Graph(graph.build()), max_turns=2)
 
     async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
-        asked = await waiting(make(executor, ""), folder)
+        asked = await waiting(make(executor, resumed=False), folder)
         assert {text.split("\n")[2] for text in asked.questions.values()} == {"b = 1", "c = 2"}
         plan = make_plan(folder)
         of_b = next(each.asked.question for each in plan.questions if each.asked.agent == "b")
         of_c = next(each.asked.question for each in plan.questions if each.asked.agent == "c")
         with pytest.raises(RunWaiting) as left:
-            await resume(folder, agent=make(executor, "b."), decisions={of_b: True})
+            await resume(folder, agent=make(executor, resumed=True), decisions={of_b: True})
         assert list(left.value.questions) == [of_c]
-        result = await resume(folder, agent=make(executor, "c."), decisions={of_c: "no"})
+        result = await resume(folder, agent=make(executor, resumed=True), decisions={of_c: "no"})
     assert {each.to_text() for each in result.messages if each.type == "TextMessage"} >= {"b.", "c."}
     started = [event.agent for event in events_of(folder) if event.type == "block_started"]
     assert sorted(started) == ["b", "c"]
