@@ -191,4 +191,4 @@ def test_the_same_with_mcp_2() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert "7 passed, 1 skipped" in done.stdout
+    assert "8 passed, 1 skipped" in done.stdout
