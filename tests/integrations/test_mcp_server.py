@@ -333,7 +333,7 @@ def test_file_that_is_no_image_is_not_sent_as_one(talk: Talk) -> None:
     )
     fake, odd, _, story = talk(*calls)[1:]
     assert not fake["error"]
-    assert text(fake).startswith("printed\nNote: The image fake.png is not shown: it is not a PNG")
+    assert text(fake).startswith("printed\nNote: The image fake.png is not shown: it is neither a PNG nor a JPEG file")
     assert not odd["error"]
     assert text(odd).startswith("printed\nNote: ")
     assert r"The image odd\nname.png is not shown" in text(odd)
