@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Most tests wait for something, so more of them run at once than there are cores.
-TEST_JOBS ?= 6
+TEST_JOBS ?= 4
 PYTEST_ARGS ?=
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
