@@ -405,16 +405,19 @@ async def make_manifest(
     too_many = listing.get("cut", True) or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES
     if too_many or reply.message.get("files_cut"):
         return None
-    changed = {code_file, *(entry["name"] for entry in checked_entries(reply.message.get("files", [])))}
-    manifest, left, reads = {}, MAX_READ_BYTES, 0
+    manifest, unknown = {}, {}
     for name, size in [(entry["name"], entry["size"]) for entry in entries if is_safe(entry["name"])]:
         same = known.get(name)
         if same is not None and same.digest is not None and same.signature[0] == size:
             manifest[name] = f"{size}:{same.digest.hex()}"
-            continue
-        manifest[name] = fingerprint_of(size)
-        reads += 1
-        if reads <= MAX_READ_FILES and size <= left and name not in changed:
+        else:
+            manifest[name] = fingerprint_of(size)
+            unknown[name] = size
+    left = MAX_READ_BYTES
+    entries = checked_entries(reply.message.get("files", [])) if unknown else []
+    changed = {code_file, *(entry["name"] for entry in entries)}
+    for name, size in list(unknown.items())[:MAX_READ_FILES]:
+        if size <= left and name not in changed:
             left -= size
             # A small file that the host does not have, such as the module of functions.
             manifest[name] = await fingerprint_in_sandbox(requests, name, size)
