@@ -50,6 +50,7 @@ def serve_mcp(
 ) -> int:
     """Serve until the client closes standard input; with `http`, until the process is interrupted."""
     try:
+        from codeact_sandbox.integrations.mcp_http import IDLE_S, MAX_SESSIONS
         from codeact_sandbox.integrations.mcp_server import run_server
         from codeact_sandbox.integrations.mcp_wrap import Wrapped
     except ModuleNotFoundError as error:
@@ -65,7 +66,9 @@ def serve_mcp(
     wrapped = Wrapped(servers_in(wrap.file), wrap.allow, wrap.call_log) if wrap.file is not None else None
     sandbox_of(choice)  # what is wrong with the options is said now
     try:
-        return run_server(partial(sandbox_of, choice), wrapped, http, max_sessions or 8, idle_timeout or 600)
+        return run_server(
+            partial(sandbox_of, choice), wrapped, http, max_sessions or MAX_SESSIONS, idle_timeout or IDLE_S
+        )
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
 
