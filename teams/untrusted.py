@@ -154,7 +154,6 @@ REFUSED = {
     "autogen_ext.tools.mcp.StdioMcpToolAdapter": PROGRAM,
     "autogen_ext.tools.mcp.StreamableHttpMcpToolAdapter": PROGRAM,
     "codeact_sandbox.McpServer": PROGRAM,
-    "autogen_codeact.executors.tools.fetch.FetchUrlTool": "sends requests from this machine",
     "autogen_ext.models.openai.AzureOpenAIChatCompletionClient": "sends keys and conversation to a server of its choice",
 }
 """Reasons for providers that are not on the list."""

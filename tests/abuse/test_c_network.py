@@ -1,6 +1,6 @@
 """C. Network: there is none, and what tries to use it hears so at once.
 
-Cases 45 (allow-list) and 46 (host tools that fetch) are in test_c_allow_list.py.
+Case 45 (allow-list) is in test_c_allow_list.py.
 """
 
 import asyncio

@@ -132,7 +132,6 @@ def test_h12_only_components_of_the_allow_list_are_loaded() -> None:
         ("autogen_ext.tools.mcp.McpWorkbench", "McpWorkbench starts a program on this machine"),
         ("autogen_ext.tools.mcp.StdioMcpToolAdapter", "StdioMcpToolAdapter starts a program on this machine"),
         ("autogen_ext.tools.http.HttpTool", "HttpTool sends requests from this machine"),
-        ("autogen_codeact.executors.tools.fetch.FetchUrlTool", "FetchUrlTool sends requests from this machine"),
         ("autogen_ext.cache_store.diskcache.DiskCacheStore", "is not on the list"),
         ("subprocess.Popen", "is not on the list"),
         (MARK + ".Tool", "is not on the list"),

@@ -1,71 +1,20 @@
-"""K20 to K23. What the host fetches for code: hostile pages, names that are looked up for ever, and withdrawn hosts."""
+"""K21 to K23. What the host fetches for code: hostile pages, names that are looked up for ever, and withdrawn hosts."""
 
 import asyncio
-import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 
 import pytest
-from autogen_core import CancellationToken
 
-from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
 from codeact_sandbox.egress.connector import MAX_THREADS
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.packages.pages import MAX_HASHES, MAX_TEXT, MAX_URL, ProjectFile, parse_page
-from tests.sandbox.egress.servers import Hosts, Server, echo_request, read_request
+from tests.sandbox.egress.servers import Hosts, echo_request
 
 from .faults import eventually
 from .lag import MOST_EXCESS_S, median_excess
 from .reaching import Listener, allowed, out, start
 from .subject import Subject, each_engine, one_kind
-
-OK = b"HTTP/1.1 200 OK\r\n"
-CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
-PAGES: dict[str, tuple[bytes, bytes, str]] = {
-    # The head, what follows it, and what the tool says.
-    "chunks of one byte": (CHUNKED, b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n", "x" * 100_000),
-    "responses before the response": (b"", b"HTTP/1.1 103 x\r\n\r\n" * 20_000 + OK + b"\r\nend", "end"),
-    "a long media type": (OK + b'Content-Type: text/html; a="' + b";" * 60_000 + b"\r\n\r\n", b"end", "end"),
-    "an encoding that decodes slowly": (
-        OK + b"Content-Type: text/plain; charset=utf-7\r\n\r\n", b"\xff" * 1_000_000, "\ufffd" * 1_000_000,
-    ),
-}  # fmt: skip
-
-
-def serving(head: bytes, body: bytes) -> Callable[[socket.socket], None]:
-    """Return a handler with one answer."""
-
-    def serve(sock: socket.socket) -> None:
-        read_request(sock)
-        sock.sendall(head + body)
-
-    return serve
-
-
-def fetching(hosts: Hosts, server: Server) -> Callable[[], asyncio.Future[str]]:
-    """Return a function that fetches the page of a server."""
-    tool = FetchUrlTool([allowed(server)], resolve=hosts.resolve)
-    arguments = FetchUrlArguments(url=f"http://ok.example:{server.port}/")
-    return lambda: asyncio.ensure_future(tool.run(arguments, CancellationToken()))
-
-
-@one_kind
-async def test_k20_no_page_stalls_the_loop_of_the_tool_that_fetches_it(hosts: Hosts) -> None:
-    for name, (head, body, expected) in PAGES.items():
-        fetch = fetching(hosts, hosts.serve(serving(head, body), "ok.example"))
-        assert await fetch() == expected, name
-        assert await median_excess(fetch) < MOST_EXCESS_S, name
-
-
-@one_kind
-async def test_k20_a_cancelled_fetch_ends_its_connection(hosts: Hosts) -> None:
-    server = hosts.serve(lambda sock: bool(sock.recv(65536) and sock.recv(1)) and None, "ok.example")
-    fetch = fetching(hosts, server)()
-    await eventually(lambda: server.connections == 1)
-    fetch.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await fetch
-    await eventually(lambda: server.open == 0)
 
 
 @each_engine
