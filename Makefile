@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 # Most tests wait for something, so more of them run at once than there are cores.
 TEST_JOBS ?= 4
 PYTEST_ARGS ?=
+PYTEST = $(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadscope
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test live-model test-live test-integrations test-fast check lint format types types-users engine image bench bench-quick bench-batch screenshots release-check docs clean
+.PHONY: help notice-demo notice-engine demo test test-hostile test-more live-model test-live test-integrations test-fast check lint format types types-users engine image bench bench-quick bench-batch screenshots release-check docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -23,10 +24,19 @@ $(VENV)/mcp2: | $(VENV)/.installed
 	@echo "installing version 2 of the package mcp beside version 1, for the tests" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ mcp==2.3.0
 
-test: image | $(VENV)/mcp2 ## all tests, with a real Docker engine and a real browser
+test: image | $(VENV)/mcp2 ## the tests before each commit, on a real Docker engine, bubblewrap and a browser: 6 minutes
 	@docker/setup.sh bubblewrap
 	@docker/setup.sh browser
-	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(PYTEST) $(PYTEST_ARGS)
+
+test-hostile: image ## the abuse suite: 8 minutes
+	@docker/setup.sh bubblewrap
+	@$(PYTEST) -m hostile tests/abuse $(PYTEST_ARGS)
+
+test-more: image | $(VENV)/mcp2 ## Ray, all of the browser, recipes of images, old Pythons, kills, wheels
+	@docker/setup.sh bubblewrap
+	@docker/setup.sh browser
+	@$(PYTEST) -m more $(PYTEST_ARGS)
 
 live-model: $(VENV)/.installed ## install llama.cpp and fetch a small model for test-live (0.2 GB)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt xllamacpp || { \
@@ -34,20 +44,18 @@ live-model: $(VENV)/.installed ## install llama.cpp and fetch a small model for 
 	@$(BIN)/python -m autogen_codeact.local_models.weights
 
 test-live: image live-model ## tests with a live model, without a network
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m live --timeout 180 $(PYTEST_ARGS)
+	@$(BIN)/pytest --numprocesses 2 --dist loadscope -m live --timeout 180 $(PYTEST_ARGS)
 
 test-integrations: image ## tests of the adapters, each in an environment with its framework
 	@docker/setup.sh bubblewrap
 	@$(BIN)/python tests/frameworks/run.py
 
-FAST_TESTS = tests/agents tests/teams tests/test_exports.py tests/sandbox/host tests/sandbox/types $(wildcard tests/sandbox/test_*.py \
-	tests/sandbox/tools/test_tool_[fs]*.py tests/sandbox/tools/test_[cf]*.py tests/sandbox/runner/test_[ef][nr]*.py \
-	tests/executors/test_tool_k*.py tests/executors/test_ca*.py)
+FAST_TESTS = tests/agents tests/teams tests/sandbox/host tests/sandbox/types tests/executors/test_tool_kinds.py tests/test_exports.py
 
-test-fast: $(VENV)/.installed ## tests that need no engine: those of what differs from main, or all in less than two minutes
-	@$(BIN)/pytest --fast --quiet -r fE --numprocesses 2 --dist worksteal $$($(BIN)/python tests/changed.py $(FAST_TESTS))
+test-fast: $(VENV)/.installed ## tests of the folders that need no Docker engine: two minutes
+	@REQUIRE_DOCKER= $(PYTEST) -m "not slow and not live and not more and not hostile" $(FAST_TESTS) $(PYTEST_ARGS)
 
-check: lint types test ## all checks of a change: ruff, mypy strict, tests
+check: lint types test ## the checks of a change: ruff, mypy strict, tests
 
 lint: $(VENV)/.installed ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -1,6 +1,5 @@
 """Fixtures for all tests."""
 
-import gc
 import os
 import shutil
 import signal
@@ -19,7 +18,6 @@ from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.launcher import DockerLauncher
 from tests import environment
-from tests.file_seconds import Recorder, put_long_files_first, share_compilation
 from tests.sandbox import reused
 
 collect_ignore = ["frameworks"]  # these run in environments of their own: `make test-integrations`
@@ -29,64 +27,15 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make test-fast`, and one that measures the order of `make test`."""
-    parser.addoption("--fast", action="store_true", help="leave out tests that need a Docker engine or are marked slow")
-    parser.addoption("--store-seconds", action="store_true", help="store how long each file takes in file_seconds.json")
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that need a browser, which `make test-more` runs, except the one of `make test`."""
+    needs_browser = "chromium" in getattr(item, "fixturenames", ())
+    if needs_browser and item.get_closest_marker("one_browser_test") is None:
+        item.add_marker(pytest.mark.more)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the files for `make test`; with `--fast`, leave out what needs an engine or takes long."""
-    if _is_worker(config):
-        put_long_files_first(items)
-    if not config.getoption("fast"):
-        return
-    left_out = [item for item in items if _needs_engine(item) or item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
-
-
-def _is_worker(config: pytest.Config) -> bool:
-    return hasattr(config, "workerinput")
-
-
-def _needs_engine(item: pytest.Item) -> bool:
-    names = getattr(item, "fixturenames", ())
-    return "docker_engine" in names or "docker" in item.name.partition("[")[2]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop() -> None:
-    """Collect garbage again, also in the process that only distributes tests; see `pytest_configure`."""
-    gc.enable()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Include all objects in garbage collection again, for the last search for what was not closed.
-
-    Not in a worker: it has sent its results, so what the five collections of that search find is reported nowhere.
-    """
-    if _is_worker(session.config):
-        gc.freeze()
-    else:
-        gc.unfreeze()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print why each test that was run again had failed: it passed later, but its failure is a defect to find."""
-    for report in terminalreporter.stats.get("rerun", []):
-        terminalreporter.section(f"failed once: {report.nodeid}", sep="-")
-        terminalreporter.line(report.longreprtext[-3000:])
-
-
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Set what the tests' own processes and their child processes inherit."""
-    # To collect thousands of tests makes next to no garbage, and to look for some takes a third of the time.
-    gc.disable()
-    if _is_worker(config):
-        share_compilation(config)
-    elif config.getoption("store_seconds"):
-        config.pluginmanager.register(Recorder())
     # A background run ignores Ctrl-C, and one of nohup the end of its terminal; child processes would, too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -107,19 +56,6 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def freeze_existing_objects() -> Iterator[None]:
-    """Exclude existing objects from garbage collection, which many tests run to find leftovers.
-
-    Each module adds what it finds to what the modules before it have excluded: to look at the half million objects of
-    all collected tests again would take a third of a second.
-    """
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -136,7 +136,6 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
             options=("-W", "error", "-W", "ignore:Resolved model mismatch", "-W", "ignore:unclosed database"),
             cwd=tmp_path,
             env=environment,
-            new_interpreter=page == "README.md" and number != 2,  # samples/codeact_tools.py imports what it does
         )
     finally:
         server.stop()

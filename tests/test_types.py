@@ -24,6 +24,8 @@ from codeact_sandbox.types.options import SandboxOptions
 from tests.cases import case
 from tests.test_docs import programs
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).parents[1]
 MISUSES = "misuses.py"
 LIMITS, POSITIONAL = list(Limits.model_fields), ("image", "container_name")

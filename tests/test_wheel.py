@@ -13,6 +13,8 @@ import pytest
 
 from autogen_codeact import __version__
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).parents[1]
 
 

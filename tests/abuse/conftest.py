@@ -13,7 +13,6 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.types.options import DEFAULT_IMAGE
-from tests import processes
 from tests.sandbox.bubblewrapped import open_folder
 from tests.sandbox.egress.servers import Hosts, hosts_in
 
@@ -25,6 +24,12 @@ from .second_engine import SecondEngine, make_second_engine
 from .subject import SUBJECTS, Kind, Subject
 
 CALL = pytest.StashKey[pytest.TestReport]()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave the suite to `make test-hostile`, except the cases that the first promises need, which `make test` runs, too."""
+    if item.get_closest_marker("first_promise") is None:
+        item.add_marker(pytest.mark.hostile)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,12 +93,6 @@ def proxy() -> Iterator[EngineProxy]:
     """The engine behind a socket that misbehaves on request."""
     with engine_proxy() as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> None:
-    """The process that others are forked from, which must be there before a case looks at what it could leave behind."""
-    processes.run(["-c", ""], env=os.environ)
 
 
 @pytest.fixture(scope="module")

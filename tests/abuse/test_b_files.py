@@ -80,6 +80,7 @@ async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(subj
             await subject.executor.download(name, subject.work_dir.parent / "got")
 
 
+@pytest.mark.first_promise
 @each_engine
 async def test_33_a_link_on_the_host_is_replaced_and_its_target_untouched(subject: Subject, canaries: Canaries) -> None:
     await subject.start()

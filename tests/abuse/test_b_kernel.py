@@ -26,6 +26,7 @@ def of_process(pid: int, name: str) -> bytes:
     return Path(f"/proc/{pid}/{name}").read_bytes()
 
 
+@pytest.mark.first_promise
 async def test_23_no_capability_no_new_privileges_a_filter_not_root(subject: Subject) -> None:
     code = """
     import json

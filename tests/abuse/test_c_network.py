@@ -7,6 +7,8 @@ import asyncio
 import re
 import socket
 
+import pytest
+
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.sandbox.sandboxes import run
 
@@ -45,6 +47,7 @@ def others() -> list[str]:
     return [address for address in host_addresses() if not address.startswith("127.")] + PUBLIC
 
 
+@pytest.mark.first_promise
 @each_engine
 async def test_39_tcp_udp_icmp_and_ipv6_out_fail_at_once(subject: Subject) -> None:
     """In one sandbox, as one whose network was used is not used again."""

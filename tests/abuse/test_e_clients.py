@@ -21,7 +21,7 @@ from .engine_proxy import EngineProxy, engine_proxy
 from .faults import Client, begin, client, engine, eventually, exists, rest
 from .subject import Kind
 
-pytestmark = pytest.mark.usefixtures("docker_engine", "fork_server", "untouched")
+pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
 GONE_S = 30.0
 """In all. Ten seconds are promised; a quiet machine takes two, and one under load starts the other clients meanwhile."""

@@ -13,7 +13,7 @@ from .faults import exists
 from .oracles import descendants
 from .subject import SUBJECTS
 
-pytestmark = [pytest.mark.usefixtures("docker_engine", "fork_server", "untouched")]
+pytestmark = [pytest.mark.usefixtures("docker_engine", "untouched")]
 
 PARENT = """
 import asyncio, json, os, sys, time

@@ -22,7 +22,7 @@ from .faults import client, engine
 from .oracles import control_groups, descendants, eventually_empty
 from .subject import Kind, each_engine
 
-pytestmark = pytest.mark.usefixtures("fork_server", "untouched")
+pytestmark = pytest.mark.usefixtures("untouched")
 
 FILES = 400
 # It says what it does next, so that it can be killed in the middle of that.

@@ -13,6 +13,8 @@ from tests.batch.killed_batch import TASKS
 from tests.batch.support import asked, lines, number_of, once
 from tests.openai_server import OpenAIServer
 
+pytestmark = pytest.mark.more
+
 ROOT = str(Path(__file__).parents[2])
 PROGRAM = f"import sys; sys.path.insert(0, {ROOT!r}); from tests.batch.killed_batch import begin; begin()"
 POINTS = (
@@ -27,7 +29,6 @@ ASKED_TWICE = Counter([(1, 0)])
 """The answer was torn."""
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_batch_killed_at_every_kind_of_line_ends_as_if_it_was_not(
     bubblewrap: None, server: OpenAIServer, tmp_path: Path

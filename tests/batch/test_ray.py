@@ -21,7 +21,7 @@ from codeact_sandbox.backends.docker.leftovers import OWNER
 from tests.batch.ray_cluster import Cluster, HoldingServer, running_cluster, wait_for
 from tests.batch.served_agent import ServedAgent
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.more, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(900)]
 WHOLE_NODE = {"num_cpus": 2}
 """Options of actors of which each takes a node of the cluster."""
 

@@ -18,7 +18,7 @@ from autogen_codeact.batch.limits import LocalGate
 from autogen_codeact.batch.ray.worker import RemoteAttempt
 from tests.agents.support import scripted
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.more, pytest.mark.usefixtures("bubblewrap")]
 
 
 def make_agent(executor: CodeExecutor) -> CodeActAgent:

@@ -62,13 +62,12 @@ def start(
     *arguments: object,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    new_interpreter: bool = False,
     terminal: int | None = None,
 ) -> Process:
     """Start the command and leave it running."""
     streams = {} if terminal is None else {"stdin": subprocess.DEVNULL, "stdout": terminal}
     command = [str(COMMAND), *map(str, arguments)]
-    return processes.start(command, env=environment(env), cwd=cwd, new_interpreter=new_interpreter, **streams)
+    return processes.start(command, env=environment(env), cwd=cwd, **streams)
 
 
 def codeact(
@@ -76,10 +75,9 @@ def codeact(
     stdin: str = "",
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    new_interpreter: bool = False,
 ) -> Finished:
     """Run the command to its end, and assert that it leaves no container and prints no traceback."""
-    process = start(*arguments, env=env, cwd=cwd, new_interpreter=new_interpreter)
+    process = start(*arguments, env=env, cwd=cwd)
     with process:
         try:
             out, err = process.communicate(stdin, timeout=100)
@@ -102,10 +100,10 @@ def in_bubblewrap(*arguments: object, **more: Any) -> Finished:
     return replace(done, err="".join(said))
 
 
-def on_terminal(*arguments: object, cwd: Path | None = None, new_interpreter: bool = False) -> str:
+def on_terminal(*arguments: object, cwd: Path | None = None) -> str:
     """Run the command on a terminal and return its output."""
     ours, theirs = pty.openpty()
-    process = start(*arguments, cwd=cwd, new_interpreter=new_interpreter, terminal=theirs)
+    process = start(*arguments, cwd=cwd, terminal=theirs)
     os.close(theirs)
     written = b""
     with process, open(ours, "rb", buffering=0) as terminal:

@@ -13,7 +13,7 @@ from tests.cli.support import codeact, on_terminal
 def demo(docker_engine, tmp_path_factory):
     """Return what the demo printed, and the folder where it ran."""
     folder = tmp_path_factory.mktemp("demo")
-    return codeact("demo", cwd=folder, new_interpreter=True), folder
+    return codeact("demo", cwd=folder), folder
 
 
 def titles(shown):

@@ -43,7 +43,7 @@ def finish(process, *, as_json=False):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_while_code_runs(tmp_path, extra, number, status):
     arguments = ["--model", replay(tmp_path, SLOW), "--json", *extra]
-    with start("run", "task", *arguments, new_interpreter=not extra and number == signal.SIGINT) as process:
+    with start("run", "task", *arguments) as process:
         read_until(process, "TextMessage" if "--team" in extra else "CodeGenerationEvent")
         process.send_signal(number)
         assert finish(process, as_json=True) == (status, STOPPING)
@@ -127,7 +127,7 @@ def test_ctrl_c_during_the_demo(tmp_path):
 def test_ctrl_c_while_the_file_is_read(tmp_path):
     pipe = tmp_path / "pipe.md"
     os.mkfifo(pipe)
-    with start("exec", pipe, new_interpreter=True) as process:
+    with start("exec", pipe) as process:
         writing = os.open(pipe, os.O_WRONLY)  # returns when the command has opened it too
         process.send_signal(signal.SIGINT)
         result = finish(process)

@@ -96,6 +96,6 @@ def test_view_says_what_is_wrong(tmp_path):
 
 def test_view_without_the_extra_says_what_to_install(tmp_path):
     (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError('no starlette', name='starlette')\n")
-    done = codeact("view", tmp_path, "--no-open", env={"PYTHONPATH": str(tmp_path)}, new_interpreter=True)
+    done = codeact("view", tmp_path, "--no-open", env={"PYTHONPATH": str(tmp_path)})
     assert (done.status, done.out) == (2, "")
     assert done.err == "codeact: The viewer needs the extra `viewer`: pip install 'autogen-codeact[viewer]'\n"

@@ -46,9 +46,7 @@ def run(
     command = ["-c", _CONTROL, CONTROL_IMAGE, str(program)] if CONTROL_IMAGE else [str(program)]
     model = scripted_model(replies).start()
     try:
-        done = processes.run(
-            command, cwd=folder, env=_environment(model.base_url), text=stdin, new_interpreter=bool(CONTROL_IMAGE)
-        )
+        done = processes.run(command, cwd=folder, env=_environment(model.base_url), text=stdin)
     finally:
         model.stop()
     if CONTROL_IMAGE:

@@ -31,10 +31,9 @@ from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.cases import case
 from tests.executors.schema_workbench import SchemaWorkbench
-from tests.processes import address
 from tests.sandbox.tools.stub_host import StubHost
 
-SERVER = Path(__file__).with_name("mcp_forked.py")
+SERVER = Path(__file__).with_name("mcp_server.py")
 
 
 class Place(BaseModel):
@@ -86,11 +85,7 @@ LOOK_UP = ToolSchema(
 
 
 def mcp() -> McpWorkbench:
-    return McpWorkbench(
-        StdioServerParams(
-            command=sys.executable, args=["-I", "-S", str(SERVER), address()[1:]], read_timeout_seconds=60
-        )
-    )
+    return McpWorkbench(StdioServerParams(command=sys.executable, args=[str(SERVER)], read_timeout_seconds=60))
 
 
 @pytest_asyncio.fixture(scope="class", loop_scope="class")

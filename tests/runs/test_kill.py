@@ -13,6 +13,8 @@ from tests import processes
 from tests.openai_server import OpenAIServer
 from tests.runs.example_run import counted, expected, failing_once, model
 
+pytestmark = pytest.mark.more
+
 ROOT = str(Path(__file__).parents[2])
 PROGRAM = f"import sys; sys.path.insert(0, {ROOT!r}); from tests.runs.killed_run import begin; begin()"
 STEPS = 12
@@ -39,7 +41,6 @@ def under_way(events: list[dict[str, Any]]) -> set[int]:
     return {e["arguments"]["number"] for e in started if (e["agent"], e["block"], e["call"]) not in ended}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["agent", "team"])
 async def test_run_killed_at_every_kind_of_event_ends_as_if_it_was_not(
@@ -79,7 +80,6 @@ ATTEMPT_POINTS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_run_with_attempts_killed_at_each_point_keeps_one_attempt_of_each_step(
     bubblewrap: None, tmp_path: Path
@@ -114,7 +114,6 @@ LATER_POINTS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_run_killed_around_its_questions_makes_each_approved_call_once(bubblewrap: None, tmp_path: Path) -> None:
     folder, calls = tmp_path / "run", tmp_path / "calls"

@@ -33,10 +33,6 @@ EXPECTED_WARNINGS = {
 """Samples that cause warnings with a model server, and the reason."""
 
 
-IN_NEW_INTERPRETERS = {"codeact_tools.py", "coder_executor_team.py"}
-"""Samples that also import everything themselves in a test: see `tests/processes.py`."""
-
-
 @dataclass(frozen=True)
 class Run:
     """What a sample did."""
@@ -53,7 +49,6 @@ def run(
     *arguments: str,
     strict: bool = True,
     stdin: str | None = None,
-    new_interpreter: bool = False,
     **environment: str,
 ) -> Run:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
@@ -63,7 +58,6 @@ def run(
         cwd=folder,
         env=inherited | environment,
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        new_interpreter=new_interpreter,
     )
     with process:
         try:
@@ -108,7 +102,7 @@ def assert_in_order(wanted: list[str], lines: list[str]) -> None:
 def test_sample_prints_the_expected_lines_and_leaves_no_container(sample: str, tmp_path: Path) -> None:
     expected = EXPECTED[sample]
 
-    done = run(sample, tmp_path, stdin=expected.stdin, new_interpreter=sample in IN_NEW_INTERPRETERS)
+    done = run(sample, tmp_path, stdin=expected.stdin)
 
     assert (done.status, done.err, done.left) == (0, "", [])
     shown = messages(done.out)

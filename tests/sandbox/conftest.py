@@ -130,7 +130,6 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def present() -> dict[str, set[str]]:
     """The containers of this process, its threads of ours and its descriptors, without those of reused sandboxes."""
-    gc.collect()
     return reused.without(
         {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
     )
@@ -138,8 +137,15 @@ def present() -> dict[str, set[str]]:
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:
     """What there is more than before; sockets with their addresses."""
+    if not any(_more_than(before).values()):
+        return {}
+    gc.collect()  # garbage may hold what is left
+    return oracles.with_details({kind: found for kind, found in _more_than(before).items() if found})
+
+
+def _more_than(before: dict[str, set[str]]) -> dict[str, set[str]]:
     now = present()
     left = {kind: now[kind] - before[kind] for kind in now}
     if len(now["descriptors"]) <= len(before["descriptors"]):
         left["descriptors"] = set()  # what tests of a module share may have replaced its connection
-    return oracles.with_details({kind: found for kind, found in left.items() if found})
+    return left

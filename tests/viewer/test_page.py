@@ -61,6 +61,7 @@ async def show(page, number):
     return step
 
 
+@pytest.mark.one_browser_test
 async def test_overview_says_what_the_run_was(shown_run):
     overview = shown_run.locator(".overview")
 

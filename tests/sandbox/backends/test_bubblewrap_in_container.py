@@ -9,6 +9,8 @@ import pytest
 from codeact_sandbox.backends.docker.engine import connect
 from tests.sandbox.backends.filtered import run_as_root
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).parents[3]
 ATTEMPT = """
 import asyncio

@@ -24,6 +24,8 @@ from tests.sandbox.backends.registry import Image, registry
 from tests.sandbox.images import build_from, labelled_image, make_wheel, run, silent
 from tests.texts import ANY
 
+pytestmark = pytest.mark.more
+
 REFUSING = "127.0.0.1:1/x/y:z"
 
 

@@ -11,7 +11,7 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.sandbox.images import build_from
 
-pytestmark = pytest.mark.usefixtures("sandbox_image")
+pytestmark = [pytest.mark.more, pytest.mark.usefixtures("sandbox_image")]
 
 TASKS = "len(os.listdir('/proc/self/task'))"
 TABLE = (

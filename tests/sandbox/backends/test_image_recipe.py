@@ -17,6 +17,8 @@ from tests.cases import case
 from tests.sandbox.backends.test_docker_image import REFUSING, client, keep_none, unique
 from tests.sandbox.images import build_from, group_ends, silent
 
+pytestmark = pytest.mark.more
+
 __all__ = ["client", "keep_none", "unique"]
 
 

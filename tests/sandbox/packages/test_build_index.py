@@ -28,6 +28,8 @@ from tests.sandbox.images import build_from, make_wheel, run, silent
 from tests.sandbox.packages.conftest import configure, link, make_index
 from tests.sandbox.packages.index_server import Index, basic
 
+pytestmark = pytest.mark.more
+
 SECRET = "s3cret-of-the-build"
 
 

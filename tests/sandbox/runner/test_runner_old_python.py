@@ -15,6 +15,8 @@ from codeact_sandbox.host.blocks import _KEEP_STATE
 from tests.cases import case
 from tests.sandbox.runner.local_runner import LocalRunner, find_python
 
+pytestmark = pytest.mark.more
+
 RUNNER = Path(__file__).parents[3] / "sandbox/codeact_sandbox/runner"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 SHELL = ["sh", "-c", _KEEP_STATE, "sh", "{file}"]
