@@ -25,9 +25,8 @@ from codeact_sandbox.types.run_context import CodeAndLanguage
 
 MAX_CODE = MAX_PAYLOAD - 64 * 1024
 SHELLS = ("sh", "bash")
+SHELL_NAME = len("tmp_code_") + 8  # characters of a script's name in a session: hidden, and short in messages
 REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")  # types of the errors of blocks that never ran
-# What a shell leaves behind at its end, on descriptor 9: its directory, then its exported variables.
-_KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev/null' EXIT; . "$1" """
 
 _FILENAME = re.compile(r"\s*filename:(.*)")
 _COMMENT_ENDS = ("*/", "-->", "#>")
@@ -95,10 +94,10 @@ def make_request(
     command: list[str] | None = [*language.command, "{file}"]
     if in_interpreter:
         command = None  # the interpreter already runs
-    elif keep_state:
-        command = [*language.command, "-c", _KEEP_STATE, language.name, "{file}"]
     named = filename is not None
-    if filename is None and not (session and (language.name == "python" or keep_state)):
+    if filename is None and keep_state:
+        filename = "." + default_filename(code, language)[:SHELL_NAME] + ".sh"
+    elif filename is None and not (session and language.name == "python"):
         filename = default_filename(code, language)
     path = f"{WORKSPACE}/{filename}" if filename is not None else None
     cpu_seconds = options.limits.cpu_seconds if of_caller else None

@@ -29,6 +29,7 @@ MODULES = [
     "worker.small_shell",
     "worker.cells",
     "worker.interpreter",
+    "worker.shell_state",
     "worker.trees",
     "worker.worker",
     "zygote.zygote",

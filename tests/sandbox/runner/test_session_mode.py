@@ -249,7 +249,7 @@ class TestShells:
 
     async def test_garbage_on_the_state_descriptor_harms_nothing(self, home: DockerCommandLineCodeExecutor) -> None:
         await out(home, "import os; kept = dict(os.environb)")
-        await run(home, r"printf '/nonexistent\0=x\0=\0A\0B=1\0\377\376=\377\0' >&9; exec 9>&-", "sh")
+        await run(home, r"printf '/nonexistent\0=x\0=\0A\0B=1\0\377\376=\377\0' >/proc/self/fd/100; \trap - EXIT", "sh")
         assert (await out(home, "import os; os.environ.get('B'), os.environb.get(b'\\xff\\xfe')")).endswith(
             "('1', b'\\xff')\n"
         )

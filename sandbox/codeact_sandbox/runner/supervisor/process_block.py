@@ -19,6 +19,11 @@ ENVIRONMENT_TOO_LARGE = (
     "The environment is too large to be shared between Python and shell blocks; shell blocks keep the one of before."
 )
 
+STATE_NOT_SAVED = (
+    "The script replaced its shell, such as with `exec`, or a signal ended it: its directory and its exported variables are not "
+    "kept for later blocks."
+)
+
 
 class EarlierCode:
     """The code of earlier Python blocks of process mode."""
@@ -118,5 +123,9 @@ class ProcessBlock(block.Block):
             file.seek(0)
             data = file.read(STATE_LIMIT)
         self.state_file = None
-        if not self.killed and not self.supervisor.session.environment.shell_ended(data):
+        if self.killed or self.worker.failure:
+            return
+        if not data:
+            self.notes.append(STATE_NOT_SAVED)
+        elif not self.supervisor.session.environment.shell_ended(data):
             self.notes.append(ENVIRONMENT_TOO_LARGE)

@@ -1,9 +1,11 @@
 """The directory and the environment that shells and the interpreter of a session share."""
 
 import os
+import re
 
 # In characters. It grows with each block, and has to fit into a request, where one character may take six bytes.
 ENVIRONMENT_LIMIT = 4 * 1024 * 1024
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 SHELL_VARIABLES = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
@@ -50,8 +52,8 @@ class SessionEnvironment:
         after = {name: value for name, value in after.items() if name not in SHELL_VARIABLES}
         before = {name: value for name, value in os.environ.items() if name not in self._shared["unset"]}
         before.update(self._shared["environment"])
-        # An empty list means that the shell could not list its variables.
-        unset = [name for name in before if name not in after and name not in SHELL_VARIABLES] if after else []
+        # An empty list means that the shell could not list its variables. What a shell can't name, it can't have unset.
+        unset = [name for name in before if name not in after and _is_shell_name(name)] if after else []
         changed = {name: value for name, value in after.items() if before.get(name) != value}
         cwd = os.fsdecode(cwd.rstrip(b"\n"))
         fits = _merge(self._shared, cwd, changed, unset)
@@ -68,6 +70,10 @@ def check(report):
         "unset": [name for name in unset if _is_name(name)],
         "cwd": cwd if _is_text(cwd) and cwd else None,
     }
+
+
+def _is_shell_name(name):
+    return NAME.fullmatch(name) and name not in SHELL_VARIABLES
 
 
 def _is_name(text):

@@ -28,7 +28,6 @@ from . import (
 )
 
 PROTOCOL = 1
-STATE_FD = 9
 MAX_INHERITED_FDS = 1024
 LEASE_EXPIRED = 75
 INTERNAL_ERROR = 70
@@ -151,7 +150,7 @@ class Supervisor:
             request.setdefault(name, None)
         self._block_count += 1
         request.update(number=self._block_count, cwd=self.config["workspace"], environment={}, unset=[])
-        request.update(state_fd=STATE_FD, mode=self.config["mode"], installs=False)
+        request.update(mode=self.config["mode"], installs=False)
         if self.session is None:
             self.workers.add_tools(request["tool_sources"])
             packages.prepare(request, code, self.config)

@@ -21,7 +21,6 @@ WARM_UP_REQUEST = dict(
     timeout=60.0,
     number=1000,
     cwd="/workspace",
-    state_fd=9,
     mode="process",
     fds=2,
 )

@@ -13,7 +13,7 @@ import threading
 from select import POLLIN, poll
 
 from ..shared import packages, system, wire
-from . import checkpoint_fork, displays, execution, interpreter, landlock, stdio, tools, trees
+from . import checkpoint_fork, displays, execution, interpreter, landlock, shell_state, stdio, tools, trees
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -126,7 +126,8 @@ class Worker:
             if path is None or not self._save_code(ident, path, data):
                 path = execution.in_memory(data)
             if len(fds) > 2:
-                self._move_fd(fds[2], request["state_fd"])
+                self._move_fd(fds[2], shell_state.STATE_FD)
+                command = shell_state.command_for(command, data)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         if request.get("is_job") and command == [trees.COMMAND]:
