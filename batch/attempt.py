@@ -44,7 +44,6 @@ from codeact_sandbox.host.waiting import in_thread
 
 SandboxKind = Literal["auto", "docker", "bubblewrap"]
 MAX_READY = 8
-MAX_READY_AGAIN = 2
 ACQUIRE_TIMEOUT_S = 600.0  # seconds that an attempt waits for a sandbox: others may use all that are allowed
 MAX_BACKOFF_S = 60.0
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
@@ -63,7 +62,6 @@ class SandboxSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int = 4
     max_sandboxes: int | None = None
-    uses: int = 1
 
 
 class Sandboxes:
@@ -77,8 +75,7 @@ class Sandboxes:
     async def start(self) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
         spec = self._spec
-        # A sandbox is ready again some milliseconds after its use; a start takes a hundred times as long.
-        ready = min(spec.concurrency, MAX_READY if spec.uses == 1 else MAX_READY_AGAIN)
+        ready = min(spec.concurrency, MAX_READY)
         most = spec.max_sandboxes or spec.concurrency + ready
         options: dict[str, Any] = {"mode": "session", **spec.options, "backend": spec.kind}
         # In a thread: to ask an engine takes some milliseconds.
@@ -87,7 +84,6 @@ class Sandboxes:
             min(ready, most),
             max_alive=most,
             acquire_timeout=ACQUIRE_TIMEOUT_S,
-            max_uses=spec.uses,
             **options,
         )
         pool.expected = self._expected

@@ -37,7 +37,6 @@ def run_batch(
     on_event: Callable[[BatchEvent], None] | None = None,
     accept_changes: bool = False,
     configuration: Mapping[str, Any] | None = None,
-    sandbox_uses: int = 1,
     **sandbox_options: Any,
 ) -> Batch:
     """Run many tasks, and yield their rows as they are finished.
@@ -57,8 +56,6 @@ def run_batch(
         accept_changes: Whether changed tasks are run again, and a changed configuration is accepted. Default: both end the batch.
         configuration: What the results depend on, by name, as JSON values without secrets; changes are noticed. Default: name
             and source of the function, and the options of the sandbox.
-        sandbox_uses: How many attempts and checks use a sandbox, one after the other, before it is replaced. Between two it is
-            reset, and it is used again only if that is proven to be complete (docs/security.md). Default 1.
         sandbox_options: Options of the executors, such as `image`, `timeout` or `network`. Default of `mode`: "session".
 
     Returns:
@@ -68,8 +65,6 @@ def run_batch(
         ValueError: Arguments don't go together.
         TypeError: make_agent is no function.
     """
-    if sandbox_uses < 1:
-        raise ValueError(f"sandbox_uses must be at least 1, not {sandbox_uses}")
     if not callable(make_agent):
         raise TypeError(
             f"make_agent has to be a function that makes a new agent for each task, not a {type(make_agent).__name__}."
@@ -82,7 +77,7 @@ def run_batch(
         sandbox, sandbox_options = sandbox.backend, options
     few = len(tasks) if isinstance(tasks, Sequence) and not isinstance(tasks, str) else settings.concurrency
     concurrency = max(1, min(settings.concurrency, few))
-    spec = SandboxSpec(sandbox, sandbox_options, concurrency, settings.max_sandboxes, sandbox_uses)
+    spec = SandboxSpec(sandbox, sandbox_options, concurrency, settings.max_sandboxes)
     if configuration is None:
         configuration = describe(make_agent, spec)
     chosen = backend or LocalBackend()

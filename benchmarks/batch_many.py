@@ -45,7 +45,7 @@ def endless(count):
         yield {**task, "id": f"{number}/{task['id']}"}
 
 
-async def measure(count, concurrency, sandbox, folder, keep=lambda found: None, *, sandbox_uses=1):
+async def measure(count, concurrency, sandbox, folder, keep=lambda found: None):
     """Run the tasks and return samples of this process.
 
     Args:
@@ -54,19 +54,16 @@ async def measure(count, concurrency, sandbox, folder, keep=lambda found: None, 
         sandbox: "docker" or "bubblewrap".
         folder: For the batch.
         keep: Called with what there is at each sample, so that a run that is stopped has figures, too.
-        sandbox_uses: How many tasks use a sandbox, one after the other.
     """
     samples, outcomes, errors = [], {}, []
     every = max(1, count // SAMPLES)
     found = {"samples": samples, "outcomes": outcomes, "errors": errors, "concurrency": concurrency, "sandbox": sandbox}
-    found["sandbox_uses"] = sandbox_uses
     rows = run_batch(
         agent_for,
         endless(count),
         out=Path(folder, "batch"),
         settings=BatchSettings(concurrency=concurrency),
         sandbox=sandbox,
-        sandbox_uses=sandbox_uses,
         **OPTIONS,
     )
     began, done, found["failed_attempts"] = time.perf_counter(), 0, 0
@@ -90,13 +87,9 @@ def main():
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--sandbox", choices=["docker", "bubblewrap"], default="bubblewrap")
-    parser.add_argument(
-        "--uses", type=int, default=1, help="tasks that use a sandbox, one after the other (sandbox_uses)"
-    )
     parser.add_argument("--out", type=Path, help="file for the figures; default: where batch.py --page looks for them")
     options = parser.parse_args()
-    kind = options.sandbox + ("-reused" if options.uses > 1 else "")
-    out = options.out or WHERE / f"batch-many-{kind}.json"
+    out = options.out or WHERE / f"batch-many-{options.sandbox}.json"
     out.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(
@@ -106,7 +99,6 @@ def main():
                 options.sandbox,
                 folder,
                 lambda figures: out.write_text(json.dumps(figures)),
-                sandbox_uses=options.uses,
             )
         )
     print(found["outcomes"], f"{found['failed_attempts']} failed attempts", *found["errors"], sep="\n")

@@ -45,10 +45,10 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
             "--work-dir is not for a batch: tasks would overwrite each other's files. Use `files` of a task, or --data for all; "
             "each run's folder keeps what its code has made."
         )
-    job, settings, uses = read_settings(job)
+    job, settings = read_settings(job)
     silence_libraries()
     with batch_display.BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
-        running = _Running(job, settings, uses, end, display)
+        running = _Running(job, settings, end, display)
         try:
             return run_until_interrupted(running.run(), end.cancelled, on_interrupt=running.finish)
         finally:
@@ -59,9 +59,9 @@ class _Running:
     """One command, from the first look at the sandbox to the summary."""
 
     def __init__(
-        self, job: BatchJob, settings: BatchSettings, uses: int, end: LastJsonLine, display: batch_display.BatchDisplay
+        self, job: BatchJob, settings: BatchSettings, end: LastJsonLine, display: batch_display.BatchDisplay
     ) -> None:
-        self._job, self._settings, self._uses, self._end, self._display = job, settings, uses, end, display
+        self._job, self._settings, self._end, self._display = job, settings, end, display
         self._maker = AgentMaker(job.agent, job.model)
         self._batch: Batch | None = None
         self._total = 0
@@ -113,7 +113,6 @@ class _Running:
             on_event=self._display.on_event,
             accept_changes=self._job.accept_changes,
             configuration=await asyncio.to_thread(describe_job, self._job),
-            sandbox_uses=self._uses,
             **options,
         )
         self._display.follow(self._counts)

@@ -36,27 +36,23 @@ _BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fiel
 """Settings that are given with `--option`, by the names there."""
 
 
-def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
-    """Return the job without the settings among the values of `--option`, the settings, and how many tasks use a sandbox.
+def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings]:
+    """Return the job without the settings among the values of `--option`, and the settings.
 
     Raises `CommandError` if one is invalid.
     """
     budget = read_budget(job.cost, job.model.spec)
     rare: dict[str, str] = {}
     others = []
-    own = (*_BY_OPTION, "sandbox_uses")
-    known = {*own, *OPTIONS["docker"].names(), *OPTIONS["bubblewrap"].names()}
+    known = {*_BY_OPTION, *OPTIONS["docker"].names(), *OPTIONS["bubblewrap"].names()}
     for text in job.sandbox.others or ():
         name, equals, value = text.partition("=")
-        if equals and name in own:
+        if equals and name in _BY_OPTION:
             rare[name] = value
         elif equals and name not in known and (near := did_you_mean(name, known)):
             raise CommandError(f"There is no --option {name}{near}")
         else:
             others.append(text)
-    uses = rare.pop("sandbox_uses", "1")
-    if not (uses.isdecimal() and int(uses)):
-        raise CommandError("--option sandbox_uses: give a whole number above 0.")
     try:
         settings = BatchSettings.model_validate(
             {
@@ -73,7 +69,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings, int]:
         names = {name: f"--option {name}" for name in _BY_OPTION}
         problems = "; ".join(f"{names.get(name, '--' + name.replace('_', '-'))}: {what}" for name, what in wrong)
         raise CommandError(f"{problems}.") from None
-    return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings, int(uses)
+    return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings
 
 
 async def count_tasks(source: Path) -> int:

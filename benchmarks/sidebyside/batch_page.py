@@ -11,8 +11,6 @@ from .batch_variants import (
     OURS,
     OURS_BUBBLEWRAP,
     PEERS,
-    REUSED,
-    REUSED_BUBBLEWRAP,
     SMOLAGENTS,
     VARIANTS,
 )
@@ -21,7 +19,7 @@ from .page import judged, number, result, table, wrapped
 BOOTSTRAPS = 2000
 GROWTH_MB = 20
 SETTLED = 500
-OWN = (OURS, REUSED, OURS_BUBBLEWRAP, REUSED_BUBBLEWRAP)
+OWN = (OURS, OURS_BUBBLEWRAP)
 
 
 def _load(folder, name):
@@ -166,7 +164,7 @@ def memory(many):
     """Return a line for each batch of very many tasks: what its process has kept."""
     lines = []
     for found in many:
-        grown, kind = growth(found), found["sandbox"] + (", reused" if found.get("sandbox_uses", 1) > 1 else "")
+        grown, kind = growth(found), found["sandbox"]
         kept = max(grown["high_mb"], -grown["low_mb"]) <= GROWTH_MB
         closed = grown["descriptors_last"] <= grown["descriptors_first"] + found["concurrency"]
         memory = f"{grown['low_mb']:+.1f} to {grown['high_mb']:+.1f} MB"

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 
 OURS, OURS_BUBBLEWRAP = "`run_batch`, Docker", "`run_batch`, bubblewrap"
-REUSED, REUSED_BUBBLEWRAP = f"{OURS}, sandboxes reused", f"{OURS_BUBBLEWRAP}, sandboxes reused"
-SANDBOX_USES = 50
 AUTOGEN = "AutoGen, Docker command line"
 SHARED = "AutoGen, one container for all tasks (no isolation)"
 JUPYTER = "AutoGen, Docker Jupyter"
@@ -34,10 +32,6 @@ class BatchVariant:
 VARIANTS = {
     OURS: BatchVariant("own", "batch_ours", "batch, ours", {"sandbox": "docker"}),
     OURS_BUBBLEWRAP: BatchVariant("own", "batch_ours", "batch, ours", {"sandbox": "bubblewrap"}),
-    REUSED: BatchVariant("own", "batch_ours", "batch, ours", {"sandbox": "docker", "sandbox_uses": SANDBOX_USES}),
-    REUSED_BUBBLEWRAP: BatchVariant(
-        "own", "batch_ours", "batch, ours", {"sandbox": "bubblewrap", "sandbox_uses": SANDBOX_USES}
-    ),
     AUTOGEN: BatchVariant("autogen", "batch_autogen", "batch, command line"),
     SHARED: BatchVariant("autogen", "batch_autogen", "batch, shared"),
     JUPYTER: BatchVariant("autogen", "batch_autogen", "batch, jupyter"),

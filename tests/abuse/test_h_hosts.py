@@ -35,7 +35,6 @@ from .faults import eventually
 from .oracles import descriptors, eventually_empty, threads, with_details
 
 TASKS = 80
-USES = 25
 """How many tasks of the batch use a sandbox: with a container for each, they would take minutes on a small machine."""
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(300)]
 NO_SUCH_PID = 2**22 + 1
@@ -245,7 +244,6 @@ async def test_h20_batch_survives_a_killed_and_a_paused_engine(all_have_it, noth
             tasks,
             tmp_path,
             sandbox="docker",
-            sandbox_uses=USES,
             concurrency=6,
             attempts=5,
             on_event=events.append,

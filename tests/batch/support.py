@@ -69,7 +69,7 @@ class MakeAgent:
 def batch(make: Any, tasks: Any, out: Path | None = None, /, **options: Any) -> Batch:
     """A batch in few sandboxes of bubblewrap; options that `BatchSettings` has are put there."""
     settings = {name: options.pop(name) for name in list(options) if name in BatchSettings.model_fields}
-    cheap = {} if "backend" in options else {"sandbox": "bubblewrap", "sandbox_uses": 20}
+    cheap = {} if "backend" in options else {"sandbox": "bubblewrap"}
     others = {"configuration": {}} | cheap | options
     return run_batch(make, tasks, out=out, settings=BatchSettings(**{"backoff_s": 0.01, **settings}), **others)
 

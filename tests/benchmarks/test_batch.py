@@ -77,12 +77,11 @@ async def test_failed_attempt_is_repeated_and_counted_and_a_wrong_output_is_not(
 
 def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
     page, variants = load("sidebyside.batch_page"), load("sidebyside.batch_variants")
-    own, reused = variants.OURS, variants.REUSED
+    own = variants.OURS
     figures = {
         "chunks": {
             "8": {
                 variants.OURS: [chunk([1.0] * 80, 10, 8)] * 2,
-                variants.REUSED: [chunk([0.5] * 80, 5, 12)],
                 variants.AUTOGEN: [chunk([10.0] * 8, 10, 4)],
                 variants.SMOLAGENTS: [chunk([7.0] * 8, 7, 8, errors=["OSError: closed"])],
             },
@@ -90,9 +89,8 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
         }
     }
     missed, reached = "**missed**:", "reached:"
-    assert page.targets(figures).splitlines()[2:4] == [
+    assert page.targets(figures).splitlines()[2:3] == [
         f"| {own} | {missed} 10× | {missed} 7× | {missed} 0.32× | {reached} 0.20× |",
-        f"| {reused} | {reached} 20× | {reached} 14× | - | {missed} 0.30× |",
     ]
     whole = {
         **figures,

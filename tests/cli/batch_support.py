@@ -50,7 +50,7 @@ class Model:
 
     def arguments(self, tasks: Path, out: Path, *more: object) -> list[object]:
         """Return the arguments of a batch that uses this model, in few of the cheapest sandboxes."""
-        cheap = ("--sandbox", "bubblewrap", "--option", "sandbox_uses=50", "--concurrency", 2)
+        cheap = ("--sandbox", "bubblewrap", "--concurrency", 2)
         options = ("--model", "scripted", "--base-url", self.server.base_url, *cheap)
         return ["batch", tasks, "--out", out, *options, *more]
 

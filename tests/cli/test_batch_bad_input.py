@@ -50,7 +50,6 @@ def test_invalid_options_are_an_error(model, tmp_path_factory):
             "codeact: --option model_calls_per_minute: Input should be greater than 0",
         ),
         (["--option", "max_seconds=nan"], "codeact: --option max_seconds: Input should be a finite number"),
-        (["--option", "sandbox_uses=0"], "codeact: --option sandbox_uses: give a whole number above 0.\n"),
         (["--max-cost", "-1", "--price", "1:1"], "codeact: --max-cost -1 is not an amount above 0."),
         (["--act", "--team"], "codeact: --act and --team can't be combined: choose one.\n"),
         (["--steps", "3"], "codeact: --steps is only for --act.\n"),

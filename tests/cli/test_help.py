@@ -28,7 +28,7 @@ TASK --model replay:FILE --base-url --api-key-env --model-timeout --untrusted --
     """,
     "batch": """
 TASKS --out --accept-changes --json --concurrency --repeat --max-tokens --max-cost
---price --model --act --team --data --package --option attempts backoff max_sandboxes sandbox_uses
+--price --model --act --team --data --package --option attempts backoff max_sandboxes
 model_calls_per_minute tasks_per_minute max_seconds task_timeout
     """,
     "batch report": "DIR --json",

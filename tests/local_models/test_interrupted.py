@@ -74,8 +74,6 @@ def test_a_batch_that_is_killed_goes_on_and_does_each_task_once(tmp_path: Path) 
         *BOX,
         "--concurrency",
         4,
-        "--option",
-        "sandbox_uses=50",
     ]
     with start(*arguments) as process:
         wait_until(lambda: (out / "results.jsonl").exists() and len(rows(out)) >= 2, "two rows", SECONDS)
