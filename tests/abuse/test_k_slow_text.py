@@ -5,11 +5,9 @@ import sys
 import time
 
 import pytest
-from autogen_agentchat.messages import CodeGenerationEvent, TextMessage
 
 from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.integrations import notebook_html
 from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
 from autogen_codeact.runs.results import ResultRecord
@@ -125,20 +123,12 @@ def chat(terminal, text):
     printer.end()
 
 
-def notebook(text):
-    notebook_html.message_to_html(CodeGenerationEvent(retry_attempt=0, content=text, code_blocks=[], source="coder"))
-
-
-def words(text):
-    notebook_html.message_to_html(TextMessage(content=text, source="coder"))
-
-
 @pytest.mark.timeout(300)  # all cases together: each has a limit of its own
 def test_k1_no_text_is_slow_to_show(monkeypatch):
-    for show in [panel, plain_panel, line, output, chat, notebook, words]:
+    for show in [panel, plain_panel, line, output, chat]:
         for size in SIZES:
             with case(size, show), monkeypatch.context() as patch:
-                face = show if show in (notebook, words) else on_terminal(patch, show)
+                face = on_terminal(patch, show)
                 # What is rendered at all is short, so the control is as long as that.
                 control = max(seconds(face, (ORDINARY * size)[:chars]) for chars in (4_000, size))
                 for name, text in attacks(size):

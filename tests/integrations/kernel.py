@@ -26,7 +26,6 @@ class Ran:
         text: What it wrote to standard output.
         warned: What it wrote to standard error.
         shown: The bundles that it has displayed and its value, in order; an update replaces the one that it updates.
-        updates: How many updates there were.
         error: Name, message and traceback of its error, if it has one.
     """
 
@@ -34,7 +33,6 @@ class Ran:
     text: str = ""
     warned: str = ""
     shown: list[dict[str, Any]] = field(default_factory=list)
-    updates: int = 0
     error: tuple[str, str, str] | None = None
     cleared: bool = False
     idents: list[str | None] = field(default_factory=list)
@@ -51,7 +49,6 @@ class Ran:
         elif kind == "stream":
             self.warned += content["text"]
         elif kind == "update_display_data":
-            self.updates += 1
             self.shown[self.idents.index(ident)] = content["data"]
         elif kind in ("display_data", "execute_result"):
             self.idents.append(ident)

@@ -1,4 +1,4 @@
-"""Notebooks: `%%sandbox` cells, live display and HTML of runs in a real kernel, and the sample notebook."""
+"""Notebooks: `%%sandbox` cells in a real kernel, and the sample notebook."""
 
 import os
 import subprocess
@@ -19,16 +19,6 @@ from tests.integrations.kernel import Kernel, Ran, started_kernel
 pytestmark = pytest.mark.usefixtures("docker_engine")
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "samples" / "notebook.ipynb"
-AGENT = """
-from autogen_ext.models.replay import ReplayChatCompletionClient
-from autogen_codeact import AsyncSandbox, CodeActAgent, DockerCommandLineCodeExecutor
-from autogen_codeact.integrations.notebook import show
-
-def agent(*answers):
-    executor = DockerCommandLineCodeExecutor(mode="session")
-    return CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient(list(answers)), stream_output=True)
-"""
-SLOW = "```python\\nimport time\\nfor n in range(400):\\n    print('line', n, flush=True)\\n    time.sleep(0.1)\\n```"
 
 
 def containers_of(pid: int) -> list[str]:
@@ -44,6 +34,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory, docker_engine: str) -> Iter
         pid = started.manager.provisioner.pid
         assert started.run("%load_ext autogen_codeact").status == "ok"
         yield started
+        started.run("%%sandbox\n1")
         assert containers_of(pid)
     until = time.monotonic() + 30
     while containers_of(pid):
@@ -66,14 +57,10 @@ def test_sample_notebook_shows_table_and_figures(tmp_path: Path) -> None:
     assert [list(each.data) for each in plot] == [["text/plain", "image/png"]]
     assert plot[0].data["image/png"].startswith("iVBORw0KGgo")
     assert [each.text for each in best] == ["'kettles'\n"]
-    pages = [each.data["text/html"] for each in live]
-    assert [page.count("<img ") for page in pages] == [0, 0, 1, 0, 0]
-    assert "Can I live from betting on red?" in pages[0]
-    assert "writes code · step 1" in pages[1]
-    assert '<pre class="codeact-output">mean gain of a game: -0.027</pre>' in pages[2]
-    assert "A bet on red loses" in pages[3]
-    assert live[4].data["text/plain"].startswith("Done · 1 block of code · ")
-    assert [each.data["text/html"].count('src="data:image/png;base64,') for each in result] == [1]
+    said = "".join(each.text for each in live)
+    assert "Can I live from betting on red?" in said
+    assert "mean gain of a game: -0.027" in said
+    assert [each.data["text/plain"].startswith("'A bet on red loses") for each in result] == [True]
     assert stop == []
 
 
@@ -197,64 +184,12 @@ def test_a_sandbox_with_other_options_can_be_started_after_a_stop(kernel: Kernel
     assert kernel.run("%sandbox_stop").status == "ok"
 
 
-def test_a_live_run_is_updated_and_shown_once(kernel: Kernel) -> None:
-    kernel.run(AGENT)
-    answer = (
-        "```python\\nimport time\\nfor n in range(5):\\n    print('line', n, flush=True)\\n    time.sleep(0.4)\\n```"
-    )
-    seen: list[str] = []
-
-    def watch(ran: Ran) -> None:
-        seen.append(ran.page)
-
-    ran = kernel.run(f'one = agent("{answer}", "The end.")\nawait show(one.run_stream(task="<b>Count</b>"))', watch)
-    assert (ran.status, ran.text, ran.warned) == ("ok", "", "")
-    assert any("the code runs, " in page and "line 0" in page and "line 4" not in page for page in seen)
-    assert ran.updates > 3
-    assert len(ran.shown) == 5
-    assert "&lt;b&gt;Count&lt;/b&gt;" in ran.page
-    assert "codeact-live" not in ran.page
-    again = kernel.run("_ if 'TaskResult' in type(_).__name__ else _")
-    assert [sorted(bundle) for bundle in again.shown] == [["text/html", "text/plain"]]
-    assert "The end." in again.page
-    assert kernel.run("await one.code_executor.stop() if hasattr(one, 'code_executor') else None").status == "ok"
-
-
-def test_an_interrupt_ends_a_live_run_and_says_so(kernel: Kernel) -> None:
-    kernel.run(AGENT)
-    interrupted = []
-
-    def interrupt(ran: Ran) -> None:
-        if "line 1" in ran.page and not interrupted:
-            interrupted.append(True)
-            kernel.manager.interrupt_kernel()
-
-    ran = kernel.run(f'two = agent("{SLOW}")\nawait show(two.run_stream(task="Count"))', interrupt)
-    assert ran.status == "error"
-    assert ran.shown[-1]["text/plain"] in ("ended: CancelledError", "ended: KeyboardInterrupt")
-
-
-def test_a_stream_of_a_sandbox_is_shown(kernel: Kernel) -> None:
-    kernel.run(AGENT)
-    streamed = kernel.run("async with AsyncSandbox('docker') as box:\n    await show(box.stream('print(6 * 7)'))")
-    assert [bundle["text/plain"] for bundle in streamed.shown] == ["42"]
-
-
 PLAIN = r"""
 shell = get_ipython()
 shell.run_line_magic("load_ext", "autogen_codeact")
 cell = "print('printed\x1b[2J')\nfrom IPython.display import HTML, display\ndisplay(HTML('x'))"
 shell.run_cell_magic("sandbox", "--backend bubblewrap", cell)
 shell.run_cell("%%sandbox\n1 / 0")
-from autogen_codeact import AsyncSandbox
-from autogen_codeact.integrations.notebook import show
-
-async def main():
-    async with AsyncSandbox("bubblewrap") as box:
-        return (await show(box.stream("6 * 7"))).value_repr
-
-import asyncio
-print("value", asyncio.run(main()))
 """
 
 
@@ -285,7 +220,6 @@ def test_plain_ipython_prints_text_and_ends_with_its_sandbox(tmp_path: Path) -> 
     assert lines[0] == "printed\\x1b[2J"
     assert "<IPython.core.display.HTML object: display-1.html>" in lines
     assert any("ZeroDivisionError: division by zero" in line for line in [*lines, *done.stderr.splitlines()])
-    assert lines[-2:] == ["42", "value 42"]
     assert "Traceback" not in done.stderr
 
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # From the lowest to the highest: a package imports itself and those before it.
-LAYERS = ("sandbox", "executors", "agents", "teams", "telemetry", "runs", "batch", "viewer", "integrations", "cli")
+LAYERS = ("sandbox", "executors", "agents", "teams", "telemetry", "runs", "batch", "viewer", "cli")
 OURS = ("autogen_codeact", "codeact_sandbox")
 FOREIGN = (
     "autogen_core",
