@@ -29,7 +29,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 from autogen_codeact.runs.redaction import known_secrets
-from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
+from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 from autogen_codeact.teams.parts import agents_of, models_of
 
 PACKAGES = ("autogen-codeact", "autogen-agentchat", "autogen-core")
@@ -202,7 +202,7 @@ def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
     try:
         return check_untrusted(component, allow_keys=True)
     except ValueError as error:
-        reasons = error.refused[:MAX_SHOWN] if isinstance(error, RefusedConfigError) else [str(error)]
+        reasons = error.refused if isinstance(error, RefusedConfigError) else [str(error)]
         raise RunNotResumableError(
             "\n- ".join([f"{path} was not made by you on this machine, and its configuration needs trust:", *reasons])
             + "\nIf you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=. "

@@ -1,323 +1,274 @@
-"""The content that an untrusted configuration may have: an allow-list of components and of their fields."""
+"""What an untrusted configuration may contain: components of these classes with plain fields. All else is refused by name."""
 
 from __future__ import annotations
 
-import string
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
 
 from codeact_sandbox.types.limits import Limits, parse_size
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
-Rule = Callable[[Any], str | None]
-"""Takes the value of a field and returns why it is refused, or None."""
+MAX_BYTES = 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+MAX_COMPONENTS = 100
+MAX_REFUSED = 20
+MAX_SHOWN_CHARS = 80
+
+PARTS = {
+    "approval_func": frozenset({"tool_policy"}),
+    "approve_tool": frozenset({"tool_policy"}),
+    "code_executor": frozenset({"code_executor"}),
+    "conditions": frozenset({"termination"}),
+    "model_client": frozenset({"model"}),
+    "model_context": frozenset({"model_context"}),
+    "otherwise": frozenset({"tool_policy"}),
+    "participants": frozenset({"agent", "team"}),
+    "speakers": frozenset({"speakers"}),
+    "team": frozenset({"team"}),
+    "termination_condition": frozenset({"termination"}),
+    "tools": frozenset({"tool"}),
+    "workbench": frozenset({"workbench"}),
+    "wrapped_agent": frozenset({"agent"}),
+}
+"""The kinds of components that a field may hold."""
+KINDS = frozenset(
+    {"model", "agent", "team", "code_executor", "tool_policy", "termination", "model_context", "workbench", "speakers"}
+)
+
+FIXED: dict[str, Any] = {
+    "allow_pip": False,
+    "attempts": 1,
+    "auto_remove": True,
+    "background": False,
+    "functions_module": "functions",
+    "image": DEFAULT_IMAGE,
+    "lease": 60,
+    "network": "none",
+    "read_only": True,
+    "seccomp": "default",
+    "stop_container": True,
+}
+"""Fields that may have their default only."""
+
+MOST = {
+    "max_output_chars": 200_000,
+    "max_retries": 10,
+    "max_retries_on_error": 20,
+    "max_selector_attempts": 20,
+    "max_stalls": 20,
+    "max_steps": 100,
+    "max_tool_iterations": 20,
+    "timeout": 3600,
+}
+"""Fields that are numbers, and the largest that is accepted."""
+
+TEMPLATES = {"final_answer_prompt", "prompt", "selector_prompt", "tool_call_summary_format"}
+"""Fields for `str.format`, which evaluates more than names: `{name:>9999999999}` takes all of the host's memory."""
+_TEMPLATE = re.compile(r"(?:[^{}]|\{\{|\}\}|\{[A-Za-z_]\w*\})*")
+
+OPENAI = "autogen_ext.models.openai.OpenAIChatCompletionClient"
+# For these names AutoGen calls another vendor, and uses OpenAI's key if that vendor's is not set.
+OTHER_VENDORS = ("gemini", "claude", "llama")
+SHORT_NAMES = dict.fromkeys(("OpenAIChatCompletionClient", "openai_chat_completion_client"), OPENAI)
+VARIABLES = {
+    OPENAI: "OPENAI_API_KEY",
+    "autogen_ext.models.anthropic.AnthropicChatCompletionClient": "ANTHROPIC_API_KEY",
+}
+"""The keys that models read from this process's environment."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """A field that holds a component of a kind, such as "agent", or a list of `many`."""
+class Known(NamedTuple):
+    """A component that may be loaded: its kind, and the names of its plain fields."""
 
     kind: str
-    many: bool = False
+    plain: str = ""
 
 
-@dataclass(frozen=True)
-class Known:
-    """A component that may be loaded. A field that is not in `fields` must be empty; `variable` holds the key that it reads."""
+_EXECUTOR = Known("code_executor", "delete_tmp_files mode preload split_streams checkpoint")
+_AGENT = "name description system_message model_client_stream"
+_CODER = f"{_AGENT} supported_languages"
+_OURS = f"{_CODER} stream_output describe_environment context_budget"
+_TEAM = "name description max_turns"
+_CLIENT = "model max_tokens temperature top_p response_format model_info model_capabilities"
 
-    kind: str
-    fields: Mapping[str, Rule | Part]
-    variable: str | None = None
-
-
-def _any(_value: Any) -> None:
-    return None
-
-
-def _only(expected: Any, reason: str) -> Rule:
-    return lambda value: None if value == expected else reason
-
-
-def _at_most(limit: float) -> Rule:
-    def check(value: Any) -> str | None:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is None or (is_number and value <= limit):
-            return None
-        return f"must be a number of at most {limit:,}"
-
-    return check
-
-
-def _template(value: Any) -> str | None:
-    """Allow plain `{name}` only: a width such as `{name:>9999999999}` takes all of the host's memory."""
-    try:
-        fields = list(string.Formatter().parse(value)) if value is not None else []
-    except (TypeError, ValueError):
-        return "is not a template"
-    for _, name, width, conversion in fields:
-        if name is not None and (width or conversion or not name.isidentifier()):
-            return "may contain plain {name} fields only, because str.format evaluates the rest in this process"
-    return None
-
-
-def _text_messages(value: Any) -> str | None:
-    messages = value if isinstance(value, list) else [] if value is None else [value]
-    if all(isinstance(each, dict) and isinstance(each.get("content"), str) for each in messages):
-        return None
-    return "may contain messages of text only"
-
-
-def _literals(value: Any) -> str | None:
-    texts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-    if isinstance(value, dict) and not any("${" in text for text in texts if isinstance(text, str)):
-        return None
-    return "reads variables of this process's environment"
-
-
-def _limits(value: Any) -> str | None:
-    most = Limits().resolved().model_dump()
-    if not isinstance(value, dict):
-        return "must be an object"
-    for name, limit in value.items():
-        if name not in most:
-            return "has a field that is no limit"
-        if limit is None or (bound := most[name]) is None:
-            continue
-        try:
-            above = parse_size(limit) > parse_size(bound) if isinstance(bound, str) else not limit <= bound
-        except (TypeError, ValueError):
-            above = True
-        if above:
-            return f"must not raise {name} above {bound}"
-    return None
-
-
-def _own_server(value: Any) -> str | None:
-    # For these names AutoGen calls another vendor, and uses OpenAI's key if that vendor's is not set.
-    if isinstance(value, str) and not value.lower().startswith(("gemini", "claude", "llama")):
-        return None
-    return "names a model of another vendor, who might be sent the OpenAI key; use that vendor's own client"
-
-
-def _fields(*names: str, **rules: Rule | Part) -> dict[str, Rule | Part]:
-    return {**dict.fromkeys(names, _any), **rules}
-
-
-REASONS = {
-    "allow_domains": "lets the code reach hosts",
-    "allow_pip": "lets the code read the package indexes of this machine",
-    "api_key": "names a key, whose owner may see the conversation",
-    "base_url": "sends the key and the conversation to a server of its choice",
-    "bind_dir": "mounts a folder of this machine",
-    "check": "carries source code that no approval covers",
-    "container_name": "names a container of this machine's engine",
-    "data": "shows files of this machine",
-    "default_headers": "changes what is sent with the key",
-    "device_requests": "gives the code devices of this machine",
-    "docker_host": "names an engine",
-    "extra_hosts": "gives hosts other addresses",
-    "extra_volumes": "mounts folders of this machine",
-    "functions_packages": "installs packages",
-    "functions_source": "carries source code that no approval covers",
-    "hosts": "names engines",
-    "image": "names an image, which can carry code and may be pulled",
-    "init_command": "carries a command that no approval covers",
-    "languages": "carries commands that no approval covers",
-    "organization": "names an organization, which may see the conversation",
-    "packages": "installs packages",
-    "python": "names a program of this machine",
-    "readable": "shows folders of this machine",
-    "secrets": "lets the code use secrets of this machine",
-    "setup": "carries source code that no approval covers",
-    "skills": "shows folders of this machine, and text from them to the model",
-    "snapshot": "names a file of this machine",
-    "structured_message_factory": "carries a JSON schema; AutoGen evaluates names in it in this process",
-    "user": "names a user",
-    "work_dir": "names a folder of this machine; pass work_dir= when you load it",
-    "write_back": "writes files that programs of this machine act on by themselves",
-}
-"""Reasons for fields that are not on the list of their component."""
-
-CODE = "carries source code, which loading runs in this process"
-PROGRAM = "starts a program on this machine or connects to a server"
-UNSANDBOXED = "runs code without this package's sandbox"
-REFUSED = {
-    "autogen_core.tools.FunctionTool": CODE,
-    "autogen_ext.code_executors.docker.DockerCommandLineCodeExecutor": UNSANDBOXED,
-    "autogen_ext.code_executors.docker_jupyter.DockerJupyterCodeExecutor": UNSANDBOXED,
-    "autogen_ext.code_executors.jupyter.JupyterCodeExecutor": UNSANDBOXED,
-    "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor": UNSANDBOXED,
-    "autogen_ext.tools.http.HttpTool": "sends requests from this machine",
-    "autogen_ext.tools.mcp.McpWorkbench": PROGRAM,
-    "autogen_ext.tools.mcp.SseMcpToolAdapter": PROGRAM,
-    "autogen_ext.tools.mcp.StdioMcpToolAdapter": PROGRAM,
-    "autogen_ext.tools.mcp.StreamableHttpMcpToolAdapter": PROGRAM,
-    "codeact_sandbox.McpServer": PROGRAM,
-    "autogen_ext.models.openai.AzureOpenAIChatCompletionClient": "sends keys and conversation to a server of its choice",
-}
-"""Reasons for providers that are not on the list."""
-
-_EXECUTOR = _fields(
-    *("delete_tmp_files", "mode", "preload", "split_streams", "checkpoint", "functions_module"),
-    allow_pip=_only(False, REASONS["allow_pip"]),
-    timeout=_at_most(600),
-    limits=_limits,
-    environment=_literals,
-    tools=Part("tool", many=True),
-    approve_tool=Part("tool_policy"),
-)
-_DOCKER = _fields(
-    image=_only(DEFAULT_IMAGE, REASONS["image"]),
-    auto_remove=_only(True, "leaves its container behind"),
-    stop_container=_only(True, "leaves its container behind"),
-    network=_only("none", "gives the code a network"),
-    read_only=_only(True, "makes the root file system writable"),
-    seccomp=_only("default", "changes which system calls the code may make"),
-    runtime=_only(None, "changes what separates the code from this machine"),
-    lease=_at_most(60),
-)
-_CONTEXT = Part("model_context")
-_MODEL = Part("model")
-_CODER = _fields(
-    *("name", "description", "system_message", "supported_languages", "model_client_stream"),
-    code_executor=Part("code_executor"),
-    model_client=_MODEL,
-    model_context=_CONTEXT,
-)
-_OURS = _fields(
-    *("stream_output", "describe_environment", "context_budget"),
-    tools=Part("tool", many=True),
-    approval_func=Part("tool_policy"),
-    approve_tool=Part("tool_policy"),
-)
-_TEAM = _fields(
-    *("name", "description", "max_turns"),
-    participants=Part("agent or team", many=True),
-    termination_condition=Part("termination"),
-)
-_EVENTS = _fields("emit_team_events")
-_CLIENT = _fields(
-    *("max_tokens", "temperature", "top_p", "response_format", "timeout", "model_info", "model_capabilities"),
-    max_retries=_at_most(10),
-)
-_OPENAI = _fields(
-    *("frequency_penalty", "presence_penalty", "logit_bias", "seed", "stop", "stream_options", "parallel_tool_calls"),
-    *("reasoning_effort", "add_name_prefixes", "include_name_in_message"),
-    model=_own_server,
-)
-
-ALLOWED: dict[str, Known] = {
-    "autogen_codeact.executors.DockerCommandLineCodeExecutor": Known("code_executor", _EXECUTOR | _DOCKER),
-    "autogen_codeact.executors.BubblewrapCommandLineCodeExecutor": Known("code_executor", _EXECUTOR),
-    "autogen_codeact.executors.AllowTools": Known("tool_policy", _fields("names", otherwise=Part("tool_policy"))),
-    "autogen_codeact.executors.Later": Known("tool_policy", {}),
-    "autogen_codeact.executors.AskPerson": Known("tool_policy", _fields("timeout")),
-    "autogen_codeact.executors.AskModel": Known("tool_policy", _fields("instructions", "timeout", model_client=_MODEL)),
-    "autogen_codeact.agents.CodeExecutorAgent": Known(
-        "agent", _CODER | _OURS | _fields("sources", max_retries_on_error=_at_most(20))
-    ),
+ALLOWED = {
+    "autogen_codeact.executors.DockerCommandLineCodeExecutor": _EXECUTOR,
+    "autogen_codeact.executors.BubblewrapCommandLineCodeExecutor": _EXECUTOR,
+    "autogen_codeact.executors.AllowTools": Known("tool_policy", "names"),
+    "autogen_codeact.executors.Later": Known("tool_policy"),
+    "autogen_codeact.executors.AskPerson": Known("tool_policy"),
+    "autogen_codeact.executors.AskModel": Known("tool_policy", "instructions"),
+    "autogen_codeact.agents.CodeExecutorAgent": Known("agent", f"{_OURS} sources"),
     "autogen_codeact.agents.CodeActAgent": Known(
-        "agent",
-        _CODER
-        | _OURS
-        | _fields(
-            *("prompt_style", "handoffs", "max_tokens", "max_seconds", "max_cost", "prices", "choose", "background"),
-            max_steps=_at_most(100),
-            attempts=_at_most(8),
-            max_output_chars=_at_most(200_000),
-        ),
+        "agent", f"{_OURS} prompt_style handoffs max_tokens max_seconds max_cost prices choose"
     ),
-    "autogen_codeact.teams.RoundRobin": Known("speakers", {}),
-    "autogen_codeact.teams.Handoff": Known("speakers", {}),
-    "autogen_codeact.teams.Graph": Known("speakers", _fields("graph")),
-    "autogen_codeact.teams.Selector": Known(
-        "speakers", _fields("allow_repeated", prompt=_template, model_client=_MODEL)
-    ),
-    "autogen_codeact.teams.Team": Known(
-        "team", _TEAM | _EVENTS | _fields("begin_with_first", "budget", speakers=Part("speakers"))
-    ),
-    "autogen_codeact.teams.FinalWordTermination": Known("termination", _fields("word", "sources", "languages")),
-    "autogen_agentchat.agents.AssistantAgent": Known(
-        "agent",
-        _fields(
-            *("name", "handoffs", "description", "system_message", "model_client_stream", "reflect_on_tool_use"),
-            *("metadata",),
-            max_tool_iterations=_at_most(20),
-            tool_call_summary_format=_template,
-            tools=Part("tool", many=True),
-            workbench=Part("workbench", many=True),
-            model_client=_MODEL,
-            model_context=_CONTEXT,
-        ),
-    ),
-    "autogen_agentchat.agents.CodeExecutorAgent": Known("agent", _CODER | _fields("sources")),
-    "autogen_agentchat.agents.UserProxyAgent": Known("agent", _fields("name", "description")),
-    "autogen_agentchat.agents.SocietyOfMindAgent": Known(
-        "agent",
-        _fields(
-            *("name", "description", "instruction", "response_prompt"),
-            team=Part("team"),
-            model_client=_MODEL,
-            model_context=_CONTEXT,
-        ),
-    ),
-    "autogen_agentchat.agents.MessageFilterAgent": Known(
-        "agent", _fields("name", "filter", wrapped_agent=Part("agent"))
-    ),
-    "autogen_agentchat.teams.RoundRobinGroupChat": Known("team", _TEAM | _EVENTS),
-    "autogen_agentchat.teams.Swarm": Known("team", _TEAM | _EVENTS),
-    "autogen_agentchat.teams.GraphFlow": Known("team", _TEAM | _fields("graph")),
+    "autogen_codeact.teams.RoundRobin": Known("speakers"),
+    "autogen_codeact.teams.Handoff": Known("speakers"),
+    "autogen_codeact.teams.Graph": Known("speakers", "graph"),
+    "autogen_codeact.teams.Selector": Known("speakers", "allow_repeated"),
+    "autogen_codeact.teams.Team": Known("team", f"{_TEAM} emit_team_events begin_with_first budget"),
+    "autogen_codeact.teams.FinalWordTermination": Known("termination", "word sources languages"),
+    "autogen_agentchat.agents.AssistantAgent": Known("agent", f"{_AGENT} handoffs reflect_on_tool_use metadata"),
+    "autogen_agentchat.agents.CodeExecutorAgent": Known("agent", f"{_CODER} sources"),
+    "autogen_agentchat.agents.UserProxyAgent": Known("agent", "name description"),
+    "autogen_agentchat.agents.SocietyOfMindAgent": Known("agent", "name description instruction response_prompt"),
+    "autogen_agentchat.agents.MessageFilterAgent": Known("agent", "name filter"),
+    "autogen_agentchat.teams.RoundRobinGroupChat": Known("team", f"{_TEAM} emit_team_events"),
+    "autogen_agentchat.teams.Swarm": Known("team", f"{_TEAM} emit_team_events"),
+    "autogen_agentchat.teams.GraphFlow": Known("team", f"{_TEAM} graph"),
     "autogen_agentchat.teams.SelectorGroupChat": Known(
-        "team",
-        _TEAM
-        | _EVENTS
-        | _fields(
-            *("allow_repeated_speaker", "model_client_streaming"),
-            selector_prompt=_template,
-            max_selector_attempts=_at_most(20),
-            model_client=_MODEL,
-            model_context=_CONTEXT,
-        ),
+        "team", f"{_TEAM} emit_team_events allow_repeated_speaker model_client_streaming"
     ),
-    "autogen_agentchat.teams.MagenticOneGroupChat": Known(
-        "team", _TEAM | _EVENTS | _fields(max_stalls=_at_most(20), final_answer_prompt=_template, model_client=_MODEL)
+    "autogen_agentchat.teams.MagenticOneGroupChat": Known("team", f"{_TEAM} emit_team_events"),
+    "autogen_agentchat.conditions.ExternalTermination": Known("termination"),
+    "autogen_agentchat.conditions.FunctionCallTermination": Known("termination", "function_name"),
+    "autogen_agentchat.conditions.HandoffTermination": Known("termination", "target"),
+    "autogen_agentchat.conditions.MaxMessageTermination": Known("termination", "max_messages include_agent_event"),
+    "autogen_agentchat.conditions.SourceMatchTermination": Known("termination", "sources"),
+    "autogen_agentchat.conditions.StopMessageTermination": Known("termination"),
+    "autogen_agentchat.conditions.TextMentionTermination": Known("termination", "text"),
+    "autogen_agentchat.conditions.TextMessageTermination": Known("termination", "source"),
+    "autogen_agentchat.conditions.TimeoutTermination": Known("termination", "timeout_seconds"),
+    "autogen_agentchat.conditions.TokenUsageTermination": Known(
+        "termination", "max_total_token max_prompt_token max_completion_token"
     ),
-    **{
-        f"autogen_agentchat.conditions.{name}": Known("termination", _fields(*fields))
-        for name, fields in {
-            "ExternalTermination": (),
-            "FunctionCallTermination": ("function_name",),
-            "HandoffTermination": ("target",),
-            "MaxMessageTermination": ("max_messages", "include_agent_event"),
-            "SourceMatchTermination": ("sources",),
-            "StopMessageTermination": (),
-            "TextMentionTermination": ("text",),
-            "TextMessageTermination": ("source",),
-            "TimeoutTermination": ("timeout_seconds",),
-            "TokenUsageTermination": ("max_total_token", "max_prompt_token", "max_completion_token"),
-        }.items()
-    },
-    **{
-        f"autogen_agentchat.base.{name}": Known("termination", _fields(conditions=Part("termination", many=True)))
-        for name in ("AndTerminationCondition", "OrTerminationCondition")
-    },
-    **{
-        f"autogen_core.model_context.{name}": Known("model_context", _fields(*fields, initial_messages=_text_messages))
-        for name, fields in {
-            "BufferedChatCompletionContext": ("buffer_size",),
-            "HeadAndTailChatCompletionContext": ("head_size", "tail_size"),
-            "UnboundedChatCompletionContext": (),
-        }.items()
-    },
-    **{
-        f"autogen_core.tools.{name}": Known("workbench", _fields(tools=Part("tool", many=True)))
-        for name in ("StaticStreamWorkbench", "StaticWorkbench")
-    },
-    "autogen_ext.models.openai.OpenAIChatCompletionClient": Known("model", _CLIENT | _OPENAI, "OPENAI_API_KEY"),
+    "autogen_agentchat.base.AndTerminationCondition": Known("termination"),
+    "autogen_agentchat.base.OrTerminationCondition": Known("termination"),
+    "autogen_core.model_context.BufferedChatCompletionContext": Known("model_context", "buffer_size"),
+    "autogen_core.model_context.HeadAndTailChatCompletionContext": Known("model_context", "head_size tail_size"),
+    "autogen_core.model_context.UnboundedChatCompletionContext": Known("model_context"),
+    "autogen_core.tools.StaticStreamWorkbench": Known("workbench"),
+    "autogen_core.tools.StaticWorkbench": Known("workbench"),
+    "autogen_ext.models.openai.OpenAIChatCompletionClient": Known(
+        "model",
+        f"{_CLIENT} frequency_penalty presence_penalty logit_bias seed stop stream_options parallel_tool_calls "
+        "reasoning_effort add_name_prefixes include_name_in_message",
+    ),
     "autogen_ext.models.anthropic.AnthropicChatCompletionClient": Known(
-        "model", _CLIENT | _fields("model", "top_k", "stop_sequences", "thinking"), "ANTHROPIC_API_KEY"
+        "model", f"{_CLIENT} top_k stop_sequences thinking"
     ),
-    "autogen_ext.models.replay.ReplayChatCompletionClient": Known("model", _fields("chat_completions", "model_info")),
+    "autogen_ext.models.replay.ReplayChatCompletionClient": Known("model", "chat_completions model_info"),
 }
 """The components that may be loaded, by provider. None of them runs code of its configuration in this process."""
+
+
+class RefusedConfigError(ValueError):
+    """A configuration contains what an untrusted one may not contain; nothing of it was loaded.
+
+    Args:
+        refused: The first refused items: the path in the JSON, and the reason.
+    """
+
+    def __init__(self, refused: list[str]) -> None:
+        self.refused = tuple(refused)
+        shown = "\n".join(f"- {each}" for each in refused)
+        super().__init__(
+            f"This untrusted configuration was not loaded, because it contains:\n{shown}\n"
+            "Remove these, or read the configuration, and load it with trusted=True (without --untrusted) if you accept them."
+        )
+
+
+def checked(source: str | bytes | Mapping[str, Any], *, allow_keys: bool, work_dir: str | None) -> dict[str, Any]:
+    """Return what may be loaded of an untrusted configuration, without loading anything."""
+    try:
+        # What is loaded is what was checked, whatever the caller's objects do.
+        text = source if isinstance(source, str | bytes) else json.dumps(source, allow_nan=False)
+        short = text[: MAX_BYTES + 1]
+        data: Any = from_json(short.removeprefix(BOM) if isinstance(short, bytes) else short, allow_inf_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"The configuration is not JSON of at most {MAX_BYTES:,} bytes, as an untrusted one must be: {error}."
+        ) from None
+    check = _Check(allow_keys, work_dir)
+    check.component(data, "")
+    if check.refused:
+        raise RefusedConfigError(check.refused)
+    return dict(data)
+
+
+class _Check:
+    def __init__(self, allow_keys: bool, work_dir: str | None) -> None:
+        self.refused: list[str] = []
+        self._allow_keys = allow_keys
+        self._work_dir = work_dir
+        self._components = 0
+
+    def component(self, data: Any, place: str, kinds: frozenset[str] = KINDS) -> None:
+        """Check a component, and write its full name and `work_dir` into it."""
+        self._components += 1
+        if (reason := self._problem(data, kinds)) is not None:
+            self._refuse(place or "the configuration", reason)
+            return
+        provider, config = data["provider"], data["config"]
+        for field, value in config.items():
+            inside = f"{place}.config.{_shown(field)}".removeprefix(".")
+            if field in PARTS:
+                parts = value if isinstance(value, list) else [value] if value is not None else []
+                for index, part in enumerate(parts):
+                    self.component(part, f"{inside}[{index}]" if isinstance(value, list) else inside, PARTS[field])
+            elif (why := _why_not(provider, field, value)) is not None:
+                self._refuse(inside, why)
+        if self._work_dir is not None and ALLOWED[provider].kind == "code_executor":
+            config["work_dir"] = self._work_dir
+
+    def _problem(self, data: Any, kinds: frozenset[str]) -> str | None:
+        if self._components > MAX_COMPONENTS:
+            return f"is one of more than {MAX_COMPONENTS} components"
+        if not isinstance(data, dict) or not isinstance(data.get("provider"), str):
+            return "is not a component: an object with `provider` and `config`"
+        provider: str = SHORT_NAMES.get(data["provider"], data["provider"])
+        data["provider"] = provider
+        if provider not in ALLOWED:
+            return f"{_shown(provider)} is not a component that an untrusted configuration may contain"
+        if ALLOWED[provider].kind not in kinds:
+            return f"{provider} is not a component of the right kind; here it must be: {' or '.join(sorted(kinds))}"
+        if provider in VARIABLES and not self._allow_keys:
+            return f"{provider} reads {VARIABLES[provider]} of this process's environment; allow_keys=True permits it"
+        return None if isinstance(data.get("config"), dict) else "has a config that is not an object"
+
+    def _refuse(self, place: str, reason: str) -> None:
+        self.refused.append(f"{place}: {reason}")
+        if len(self.refused) == MAX_REFUSED:
+            raise RefusedConfigError(self.refused)
+
+
+def _why_not(provider: str, field: str, value: Any) -> str | None:  # noqa: PLR0911 - one for each kind of field
+    """Return why a field is refused, or None."""
+    if value is None or value in ([], {}):
+        return None
+    if field in FIXED:
+        return None if value == FIXED[field] else f"may only be {FIXED[field]!r}"
+    if field == "limits":
+        return None if _lowers_limits(value) else "may only lower the default limits"
+    if field in MOST:
+        is_allowed = isinstance(value, int | float) and value <= MOST[field]
+        return None if is_allowed else f"must be a number of at most {MOST[field]:,}"
+    if field in TEMPLATES:
+        is_plain = isinstance(value, str) and _TEMPLATE.fullmatch(value)
+        return None if is_plain else "may contain plain {name} fields only"
+    if field not in ALLOWED[provider].plain.split():
+        return "is not a field that an untrusted configuration may set"
+    if provider == OPENAI and field == "model" and str(value).lower().startswith(OTHER_VENDORS):
+        return "names a model of another vendor, who might be sent the OpenAI key; use that vendor's own client"
+    return None
+
+
+def _lowers_limits(limits: Any) -> bool:
+    most = Limits().resolved().model_dump()
+    try:
+        given = {name: _amount(each) for name, each in limits.items() if each is not None}
+        return all(most[name] is None or amount <= _amount(most[name]) for name, amount in given.items())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+
+
+def _amount(value: Any) -> Any:
+    return parse_size(value) if isinstance(value, str) else value
+
+
+def _shown(text: str) -> str:
+    return ascii(text)[1:-1][:MAX_SHOWN_CHARS]
