@@ -9,7 +9,7 @@ PYTEST = $(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadscope
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test test-hostile test-more live-model test-live test-integrations test-fast check lint format types types-users engine image bench bench-quick bench-batch screenshots release-check docs clean
+.PHONY: help notice-demo notice-engine demo test test-hostile test-more live-model test-live test-integrations test-fast check lint format types types-users engine image bench board screenshots release-check docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -79,17 +79,11 @@ image: engine ## build the sandbox image if it is missing
 	@docker/setup.sh debootstrap
 	@$(BIN)/codeact image build
 
-bench: image ## all benchmarks, 15 minutes on a quiet machine; writes parts of docs/benchmarks.md and README's sentence
+bench: image ## blocks and starts beside other libraries, on a quiet machine; writes docs/benchmarks.md and README's sentence
 	@$(BIN)/python benchmarks/compare.py
 
-bench-batch: image ## batches beside other libraries, 12 minutes on a quiet machine; writes parts of docs/benchmarks.md and docs/scaling.md
-	@$(BIN)/python benchmarks/batch.py
-	@$(BIN)/python benchmarks/paused.py --rounds 2
-	@$(BIN)/python benchmarks/scaling.py
-	@$(BIN)/python benchmarks/batch.py --page
-
-bench-quick: image ## a short benchmark that reports what became slower than in the last full one
-	@$(BIN)/python benchmarks/compare.py --quick
+board: image ## programs and escapes in each sandbox that is installed, half an hour; writes docs/board.md
+	@$(BIN)/python benchmarks/board.py
 
 screenshots: $(VENV)/.installed ## the screenshots of docs/ (needs Chromium, tmux and a sandbox)
 	@$(BIN)/python docs/make_screenshots.py

@@ -1,12 +1,10 @@
-"""Measure how many small tasks a live model solves with each library's agents. An hour on a quiet machine.
+"""Measure how many small tasks a live model solves with each library's agents, through any OpenAI-compatible server.
 
-    python benchmarks/live.py                       # the small model of `--model local`; writes a part of docs/benchmarks.md
-    python benchmarks/live.py --tasks 6 --half all  # a few, to check that it works; writes no page
-    python benchmarks/live.py --url URL --model NAME --key-env VAR   # any other model
+    python benchmarks/live.py --url http://localhost:11434/v1 --model NAME      # all tasks: an hour on a quiet machine
+    python benchmarks/live.py --url URL --model NAME --key-env VAR --tasks 6    # a few, with a key
     python benchmarks/live.py --read A.jsonl B.jsonl --runs FOLDER   # the table of earlier measurements, and their traces as runs
     codeact view FOLDER                                              # looks at the traces
 
-The prompts and the loop were tuned on the tasks with even numbers; the page reports those with odd numbers.
 Needs the sandbox image, bubblewrap, and a package registry for the other libraries.
 """
 
@@ -26,8 +24,6 @@ from live.solvers import SOLVERS
 from live.tasks import is_in_outputs, is_right, make_tasks
 from sidebyside.environments import WHERE, Missing, python_of
 
-from autogen_codeact.local_models.server import ModelServer
-from autogen_codeact.local_models.weights import fetched_weights
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 REQUIREMENTS = {
@@ -37,18 +33,14 @@ REQUIREMENTS = {
     "llama": ("llama-index-core", "llama-index-llms-openai-like"),
     "pydantic": ("pydantic-ai-slim[openai]", "pydantic-ai-harness[code-mode]"),
 }
-NEEDS_TOOL_CALLS = ("pydantic",)
-"""Libraries whose code comes in a tool call, for which the small model has no format: its template leaves tools out."""
 TASK_TIMEOUT_S = 180
 MAX_TOKENS = 256
-CONTEXT = 8192
 
 
 class Solver:
     """A process with one library's agent; it is started again after a task that hung."""
 
-    def __init__(self, name, url, model, small):
-        self.small = small
+    def __init__(self, name, url, model):
         self.command = [
             python_of(f"live-{SOLVERS[name]}", REQUIREMENTS[SOLVERS[name]]),
             "-m",
@@ -62,8 +54,7 @@ class Solver:
     def solve(self, task):
         """Return what the agent answered, or None if it took too long."""
         if self.process is None:
-            more = {"BENCH_IMAGE": DEFAULT_IMAGE, "BENCH_SMALL": "1" if self.small else ""}
-            environment = os.environ | more | {"PYTHONPATH": str(Path(__file__).parent)}
+            environment = os.environ | {"BENCH_IMAGE": DEFAULT_IMAGE, "PYTHONPATH": str(Path(__file__).parent)}
             with (WHERE / "live.log").open("ab") as log:
                 self.process = subprocess.Popen(
                     self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
@@ -88,36 +79,21 @@ class Solver:
 
 def measure(options, out):
     """Solve all tasks with each library in turn, and write a line for each."""
-    numbered = list(enumerate(make_tasks(options.tasks)))[options.start :]
-    tasks = [task for number, task in numbered if _wanted(number, options.half)]
-    server = None
-    if options.url is None:
-        server = ModelServer(fetched_weights(print), CONTEXT)
-        address, model = server.address(print), server.path.stem
-    else:
-        address, model = argparse.Namespace(url=options.url, key=os.environ.get(options.key_env, "none")), options.model
-    proxy = Proxy(address.url, address.key, MAX_TOKENS)
+    proxy = Proxy(options.url, os.environ.get(options.key_env, "none"), MAX_TOKENS)
     solvers = {}
-    for name in options.only or [each for each in SOLVERS if options.url or SOLVERS[each] not in NEEDS_TOOL_CALLS]:
+    for name in options.only or SOLVERS:
         try:
-            solvers[name] = Solver(name, proxy.url, model, server is not None)
+            solvers[name] = Solver(name, proxy.url, options.model)
         except Missing as missing:
             print(f"{name}: {missing}", file=sys.stderr)
     with out.open("w") as file:
-        for task in tasks:
+        for task in make_tasks(options.tasks):
             for name, solver in solvers.items():
                 row = score(task, name, solver.solve(task), proxy.take())
                 print(json.dumps(row), file=file, flush=True)
                 print(f"{task.name:14} {name:18} {row['verdict']:9} {row['seconds']:6.1f} s", flush=True)
     for solver in solvers.values():
         solver.close()
-    if server is not None:
-        server.stop()
-
-
-def _wanted(number, half):
-    # The six kinds take turns, so each half has all of them.
-    return half == "all" or (number // 6) % 2 == (half == "report")
 
 
 def score(task, name, answer, trace):
@@ -134,11 +110,9 @@ def main():
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=120)
-    parser.add_argument("--start", type=int, default=0, help="leave out the tasks before this one")
-    parser.add_argument("--half", choices=["tune", "report", "all"], default="report")
     parser.add_argument("--only", action="append", choices=list(SOLVERS))
-    parser.add_argument("--url")
-    parser.add_argument("--model", default="local")
+    parser.add_argument("--url", help="of a server with the OpenAI API")
+    parser.add_argument("--model")
     parser.add_argument("--key-env", default="OPENAI_API_KEY")
     parser.add_argument("--out", type=Path, default=WHERE / "live.jsonl")
     parser.add_argument("--read", type=Path, nargs="+", help="measure nothing, and read what was written before")
@@ -146,6 +120,8 @@ def main():
     options = parser.parse_args()
     WHERE.mkdir(exist_ok=True)
     if not options.read:
+        if not (options.url and options.model):
+            parser.error("--url and --model are missing")
         measure(options, options.out)
     rows = [json.loads(line) for file in options.read or [options.out] for line in file.open()]
     print(table(rows))

@@ -1,6 +1,5 @@
 """Our agents."""
 
-import os
 from pathlib import Path
 
 from autogen_agentchat.messages import CodeExecutionEvent
@@ -8,7 +7,6 @@ from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.model_calls import ModelMiddleware
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 from .solvers import price_tool
@@ -16,17 +14,11 @@ from .solvers import price_tool
 INFO = ModelInfo(vision=False, function_calling=False, json_output=True, structured_output=True, family="unknown")
 
 
-class SmallModel(ModelMiddleware):
-    """Says what `local_model()` would say, which has no proxy between it and its server."""
-
-    is_small = bool(os.environ.get("BENCH_SMALL"))
-
-
 def solver(name, url, model):
     """Return a function that solves a task."""
 
     async def solve(task, folder):
-        client = SmallModel(OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO))
+        client = OpenAIChatCompletionClient(model=model, base_url=url, api_key="none", model_info=INFO)
         tool = price_tool(task)
         tools = [tool] if tool else []
         session = "session" if name == "ours, CodeAct" else "process"

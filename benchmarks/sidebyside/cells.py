@@ -1,28 +1,14 @@
 """The measurements (cells). Each function measures some of them; in every round the variants run in a new order."""
 
-import gzip
-import json
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from .environments import ROOT
-from .harness import Failed
-
-DATA = ROOT.parent / "shared/data"
 PYTHON, SHELL, START, STOP = "python block", "shell block", "create → first result", "stop"
-PRELOADED, AT_ONCE, MANY = "import pandas, matplotlib", "50 blocks at once, one sandbox", "32 sessions, 32 sandboxes"
-GOLDEN, TURN = "recorded session", "agent turn"
-HELP, IMPORT, CORE = "`codeact --help`", "import autogen_codeact.executors", "import autogen_core"
-LOAD = "from autogen_codeact.executors import DockerCommandLineCodeExecutor"
+AT_ONCE, MANY, TURN = "50 blocks at once, one sandbox", "32 sessions, 32 sandboxes", "agent turn"
 COMMAND_LINE, JUPYTER = "autogen-ext Docker command line", "autogen-ext Docker Jupyter"
 SMOLAGENTS, LLM, LOCAL = "smolagents Docker", "llm-sandbox Docker", "autogen-ext local (no sandbox)"
 TREE = "smolagents LocalPythonExecutor (no sandbox)"
 ECHO, SUBPROCESS, DOCKER_RUN = "raw echo over an attached stream (limit)", "bare subprocess", "docker run --rm"
-RELAY, FORK = "raw relay: two bare Python processes (limit)", "raw fork: a bare Python process for each block (limit)"
-FLOORS = ["in-process exec (floor)", ECHO, RELAY, FORK, SUBPROCESS, DOCKER_RUN]
+FLOORS = ["in-process exec (floor)", ECHO, SUBPROCESS, DOCKER_RUN]
 LIBRARIES = [COMMAND_LINE, JUPYTER, SMOLAGENTS, LLM, TREE, LOCAL]
 # Their stop waits ten seconds for a process that ignores SIGTERM.
 SLOW = [COMMAND_LINE, JUPYTER, SMOLAGENTS, LLM]
@@ -30,11 +16,9 @@ WAYS = ["process", "session", "session, no checkpoint"]
 KINDS = ["docker", "bubblewrap"]
 OURS = [f"{kind}, {way}" for kind in KINDS for way in WAYS]
 POOLED = [f"{kind}, {way}, from the pool" for kind in KINDS for way in ("process", "session")]
-PRELOADED_MEMORY = "docker, idle memory, numpy and pandas"
 CODE = {
     PYTHON: {"python": "print(6 * 7)", "echo": "42\n"},
     SHELL: {"sh": "echo $((6 * 7))"},
-    PRELOADED: {"python": "import pandas\nimport matplotlib.pyplot\nprint(6 * 7)"},
 }
 
 
@@ -49,7 +33,6 @@ class Effort:
         slow_starts: The same for variants whose stop takes ten seconds.
         few: Repetitions of slow measurements.
         sandboxes: Concurrent sandboxes.
-        sessions: Recorded sessions.
     """
 
     rounds: int = 12
@@ -58,11 +41,9 @@ class Effort:
     slow_starts: int = 2
     few: int = 5
     sandboxes: int = 32
-    sessions: int = 25
 
 
-TINY = Effort(rounds=2, blocks=3, starts=2, slow_starts=1, few=2, sandboxes=4, sessions=4)
-QUICK = Effort(rounds=6, blocks=8, starts=3, slow_starts=0)
+TINY = Effort(rounds=2, blocks=3, starts=2, slow_starts=1, few=2, sandboxes=4)
 
 
 async def blocks(bench, effort, variants, cells=(PYTHON, SHELL)):
@@ -92,15 +73,6 @@ async def starts_and_stops(bench, effort, variants):
             await bench.close(variant, keys, cell=STOP if number or variant in SLOW else None)
 
 
-async def preload(bench, effort):
-    """Measure a block with large imports, with and without preloading, in process mode, so that each block imports.
-
-    Docker only: bubblewrap runs this machine's Python, which may not have these packages.
-    """
-    variants = [DOCKER_RUN, COMMAND_LINE, "docker, process", "docker, process, preloaded"]
-    await blocks(bench, Effort(rounds=effort.few, blocks=1), variants, cells=(PRELOADED,))
-
-
 async def together(bench, effort):
     """Measure many concurrent blocks in one sandbox, and one block in each of many sandboxes."""
     one = [COMMAND_LINE, LLM, "docker, process", "bubblewrap, process"]
@@ -115,36 +87,6 @@ async def together(bench, effort):
                 if seconds is not None and number:
                     bench.seconds[cell][variant].append(seconds / (count * sandboxes))
             await bench.close(variant, keys)
-
-
-def golden_sessions(count):
-    """Return recorded sessions of several blocks whose output is only what they print: (code, output) for each block."""
-    with gzip.open(DATA / "mint/golden.jsonl.gz", "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line)["steps"] for line in lines]
-    fit = [
-        [(step["code"], (step["expect"] or "").rstrip("\n")) for step in steps]
-        for steps in rows
-        if len(steps) > 1
-        and all(step["kind"] in ("value", "empty") and not step["value_echo"] for step in steps)
-        and all("set(" not in step["code"] for step in steps)
-    ]
-    return fit[:: max(1, len(fit) // count)][:count]
-
-
-async def golden(bench, effort):
-    """Measure recorded sessions: ours in one interpreter, AutoGen's by running the earlier blocks again."""
-    if not (DATA / "mint/golden.jsonl.gz").exists():
-        bench.miss(GOLDEN, "the recorded sessions are missing")
-        return
-    variants = [COMMAND_LINE, "docker, session", "bubblewrap, session"]
-    keys = {variant: await bench.open(variant) for variant in variants}
-    for steps in golden_sessions(effort.sessions):
-        for variant in bench.shuffled(variants):
-            seconds = await bench.attempt(variant, "probe", name="recorded session", key=keys[variant][0], steps=steps)
-            if seconds is not None:
-                bench.seconds[GOLDEN][variant].append(seconds)
-    for variant in variants:
-        await bench.close(variant, keys[variant])
 
 
 async def turns(bench, effort):
@@ -165,31 +107,5 @@ async def singles(bench, effort):
     """Measure what only concerns our executors."""
     for kind in KINDS:
         await bench.fact(f"{kind}, idle memory", "idle memory", kind=kind)
-        await bench.fact(f"{kind}, idle memory of a session", "idle memory", kind=kind, mode="session")
-        await bench.fact(
-            f"{kind}, idle memory, numpy and pandas", "idle memory", kind=kind, preload=["numpy", "pandas"]
-        )
-        await bench.fact(f"{kind}, null tool call", "null tool call", kind=kind)
+        await bench.fact(f"{kind}, tool call", "tool call", kind=kind)
         await bench.fact(f"{kind}, recovery", "recovery", kind=kind, times=2 * effort.few)
-        await bench.fact(f"{kind}, much output", "much output", kind=kind, times=effort.few)
-    if DATA.exists():
-        await bench.fact("extraction", "extraction", data=str(DATA), times=effort.few)
-    else:
-        bench.miss("extraction", "the recorded answers are missing")
-
-
-def imports(bench, effort):
-    """Measure the start of the command line and the import of the package."""
-    python = Path(sys.executable)
-    commands = {
-        HELP: [python.with_name("codeact"), "--help"],
-        **{statement: [python, "-c", statement] for statement in (IMPORT, LOAD, CORE)},
-    }
-    for number in range(2 * effort.few + 1):
-        for name in sorted(commands, key=lambda _: bench.chance.random()):
-            began = time.perf_counter()
-            done = subprocess.run(commands[name], capture_output=True, check=False, timeout=60)
-            if done.returncode != 0:
-                raise Failed(f"{name} ended with {done.returncode}")
-            if number:
-                bench.seconds["start-up"][name].append(time.perf_counter() - began)

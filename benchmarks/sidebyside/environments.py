@@ -62,7 +62,6 @@ ON_BOARD = {
     "microsandbox": Environment(("library_microsandbox",), ("microsandbox",), "microsandbox"),
 }
 """Only for board.py."""
-PLOTS = ("matplotlib",)
 
 
 class Missing(Exception):

@@ -83,13 +83,12 @@ class Bench:
     """All variants, and their seconds by measurement (cell) and variant.
 
     Args:
-        quick: Whether to use only this project's environment.
         names: The environments to use. Default: all.
         seed: Seed of the random order of variants.
     """
 
-    def __init__(self, *, quick=False, names=tuple(ENVIRONMENTS), seed=0):
-        self.names = ["own"] if quick else list(names)
+    def __init__(self, *, names=tuple(ENVIRONMENTS), seed=0):
+        self.names = list(names)
         self.chance = random.Random(seed)
         self.seconds = defaultdict(lambda: defaultdict(list))
         self.facts = {}

@@ -13,11 +13,9 @@ from autogen_codeact.executors import (
 from . import probes
 from .autogen_executor import Executor, turn
 
-PRELOAD = ["pandas", "matplotlib.pyplot"]
 MAKERS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
 # The libraries' containers may use every processor. By default ours may use one, and many blocks at once would wait for it.
 ALL_CPUS = os.cpu_count() or 1
-RAISED = {"mode": "session", "limits": Limits(memory="3g", output=64 * 1024 * 1024, cpus=ALL_CPUS)}
 
 
 class Pooled(Executor):
@@ -44,13 +42,6 @@ class Pooled(Executor):
         await self.pool.stop()
 
 
-class Wrong(Executor):
-    """Gives a wrong answer, for the test of the harness."""
-
-    async def run(self, language, code):
-        return "41\n"
-
-
 def _variant(kind, make=Executor, **options):
     options = {"limits": Limits(cpus=ALL_CPUS), **options}
     if make is Pooled:
@@ -67,10 +58,6 @@ VARIANTS = {
         "session, no checkpoint": {"mode": "session", "checkpoint": False},
         "process, from the pool": {"make": Pooled},
         "session, from the pool": {"make": Pooled, "mode": "session"},
-        "process, preloaded": {"preload": PRELOAD},
-        "session, raised limits": RAISED,
-        "session, raised limits, no checkpoint": {**RAISED, "checkpoint": False},
-        "wrong": {"make": Wrong},
     }.items()
 } | {f"docker with {name}, session": _variant("docker", mode="session", runtime=name) for name in ("crun", "runsc")}
 
@@ -83,10 +70,6 @@ async def agent_turn(variant):
 PROBES = {
     "agent turn": agent_turn,
     "idle memory": probes.idle_memory,
-    "null tool call": probes.null_tool_call,
+    "tool call": probes.tool_call,
     "recovery": probes.recovery,
-    "much output": probes.much_output,
-    "extraction": probes.extraction,
-    "recorded session": probes.recorded_session,
-    "files": probes.fill_folder,
 }

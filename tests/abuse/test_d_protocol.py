@@ -1,7 +1,7 @@
 """D 47 to 51 and 60: forged results, frames through every descriptor, garbage, length prefixes, payloads with a type.
 
 Code can write to the socket by which its own process reports, and so it can lie about its own block; about nothing else. The
-parsers by themselves are in `tests/sandbox/host/test_frames.py`, and `benchmarks/fuzz_frames.py` feeds both for as long as asked.
+parsers by themselves are in `tests/sandbox/host/test_frames.py`, and `fuzzers.py` feeds the host's.
 """
 
 import json

@@ -1,48 +1,67 @@
-"""F. Together, 81: many lives in a row leave descriptors, threads, processes, containers and memory as they were.
+"""F. Together, 81: many lives in a row leave descriptors, threads, processes, containers and memory as they were."""
 
-`benchmarks/soak.py` does the same for hundreds of cycles, by hand.
-"""
-
-import importlib.util
+import gc
+import os
+import threading
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-CYCLES = 8
+from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
+from tests.sandbox.sandboxes import out
+
+from .oracles import children, containers
+from .subject import Kind
+
+WARM_UP, CYCLES = 3, 8
 GROWN_KIB = 2048
 """What the allocator may keep of that many cycles; 8 leaked connections alone would have more."""
 
 
-@pytest.fixture
-def soak() -> ModuleType:
-    """The script, which is no module of a package."""
-    path = Path(__file__).parents[2] / "benchmarks" / "soak.py"
-    spec = importlib.util.spec_from_file_location("soak", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def figures() -> dict[str, int]:
+    """What could grow, by name."""
+    gc.collect()
+    own = f"-{os.getpid()}-"
+    groups = [name for place, below, _ in os.walk("/sys/fs/cgroup") if Path(place).name == PARENT for name in below]
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        # The event loop's pool grows with what happens to overlap, up to a fixed size.
+        "threads": sum(not thread.name.startswith("asyncio_") for thread in threading.enumerate()),
+        "children": len(children()),
+        "control groups": sum(own in name for name in groups),
+        "containers": len(containers()),
+    }
+
+
+def resident_kib() -> int:
+    """This process's memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+async def live(kind: Kind, cycles: int) -> None:
+    """Have some sandboxes, one after the other."""
+    for _ in range(cycles):
+        async with kind.make() as executor:
+            assert await out(executor, "print(6 * 7)") == "42\n"
 
 
 @pytest.mark.usefixtures("no_reused_sandboxes", "untouched")
-async def test_81_start_and_stop_cycles_leave_everything_flat(kind, soak):
-    # Earlier tests of this process may have left a child: the server that forks commands for the tests.
-    children = soak.figures(kind.engine)["children"]
+async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind) -> None:
     # A leak makes each row of cycles larger. The allocator keeps a few MiB once, for what a busy machine has piled up.
     grown = GROWN_KIB
     for _ in range(3):
-        before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=3)
-        grown = after.pop("resident KiB") - before.pop("resident KiB")
-        assert after == before
-        assert (after["children"], after["control groups"], after["containers"]) == (children, 0, 0)
+        await live(kind, WARM_UP)
+        before, resident = figures(), resident_kib()
+        await live(kind, CYCLES)
+        grown = resident_kib() - resident
+        assert figures() == before
+        assert (before["control groups"], before["containers"]) == (0, 0)
         if grown < GROWN_KIB:
             break
     assert grown < GROWN_KIB
 
 
-def test_81_the_figures_see_what_is_left(soak: ModuleType) -> None:
-    before = soak.figures("bubblewrap")
+def test_81_the_figures_see_what_is_left() -> None:
+    before = figures()
     with open(__file__, "rb"):
-        assert soak.figures("bubblewrap")["descriptors"] == before["descriptors"] + 1
+        assert figures()["descriptors"] == before["descriptors"] + 1

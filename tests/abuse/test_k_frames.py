@@ -1,13 +1,10 @@
 """K26 and K27. A supervisor that sends whatever it likes: bounded memory, an event loop that goes on, typed errors, no hang."""
 
 import asyncio
-import importlib.util
 import struct
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,10 +18,11 @@ from codeact_sandbox.host.connection import MAX_UNSENT, Connection
 from codeact_sandbox.host.protocol import Frame
 from tests.sandbox.host.test_frames import HELLO, SocketStream, message, raw
 
+from .fuzzers import Maker, host_calls, host_channels, host_connection, host_parser, host_reply, host_requests
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 
-FUZZERS = ("host_parser", "host_reply", "host_connection", "host_channels", "host_requests", "host_calls")
+FUZZERS = (host_parser, host_reply, host_connection, host_channels, host_requests, host_calls)
 CALL = struct.pack("!I", 1) + b'{"name":"x","arguments":{}}'
 FLOODS = {
     "empty output": raw(b"O", 1, b""),
@@ -38,23 +36,11 @@ FLOODS = {
 FLOOD_S = 1.0
 
 
-@pytest.fixture(scope="module")
-def fuzz() -> ModuleType:
-    """The fuzzers of `benchmarks/fuzz_frames.py`, which runs them for as long as asked."""
-    path = Path(__file__).parents[2] / "benchmarks" / "fuzz_frames.py"
-    spec = importlib.util.spec_from_file_location("fuzz_frames", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["fuzz_frames"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
+@pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda each: each.__name__)
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
-def test_k26_any_frames_end_in_an_answer_or_a_typed_error(fuzz: ModuleType, seed: int) -> None:
-    for name in FUZZERS:
-        getattr(fuzz, name)(fuzz.Maker(seed))
+def test_k26_any_frames_end_in_an_answer_or_a_typed_error(fuzzer: Callable[[Maker], None], seed: int) -> None:
+    fuzzer(Maker(seed))
 
 
 class Flood:

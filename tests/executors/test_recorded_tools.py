@@ -4,8 +4,6 @@ import ast
 import gzip
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -160,26 +158,3 @@ async def test_recorded_searches_are_answered_from_the_record(shared_data: Path)
     print(f"\nmint: {blocks - len(disagreeing)} of {blocks} blocks of {len(sessions)} sessions agree; {calls} searches")
     assert disagreeing == []
     assert (len(sessions), blocks, calls) == (208, 496, 521)
-
-
-def test_what_acting_in_code_would_have_saved_is_counted(shared_data: Path) -> None:
-    script = Path(__file__).parents[2] / "benchmarks/tau_bench_turns.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--data", str(shared_data), "--sessions", "20"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (
-        0,
-        """\
-20 recorded sessions, 65 runs of 123 calls; all reached the host as recorded
-
-| simulated | requests that make calls | requests in all | saved |
-|---|---|---|---|
-| one call at a time (recorded) | 123 | 285 | |
-| in code, every run | 71 | 233 | 52 (18%) |
-| in code, known before | 100 | 262 | 23 (8%) |
-""",
-    ), done.stderr

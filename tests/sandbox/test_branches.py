@@ -50,7 +50,6 @@ def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> No
 
 
 def test_many_branches_in_a_row_leave_nothing_behind(backend: str) -> None:
-    """`benchmarks/branches.py --in-a-row` does the same with a thousand."""
     with Sandbox(backend) as box:  # type: ignore[arg-type]
         box.run("x = 1")
         found = []

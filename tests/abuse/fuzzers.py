@@ -1,26 +1,11 @@
-"""Feed both ends of the protocol what nobody should send, and say what raised anything but their own errors.
+"""Feed the host's end of the protocol what no sandbox should send; anything but its own errors is raised."""
 
-Usage: python benchmarks/fuzz_frames.py [--minutes 5] [--side host|sandbox|both] [--seed 0]
-"""
-
-import argparse
 import asyncio
 import contextlib
-import importlib
 import json
-import os
 import random
-import selectors
 import socket
 import struct
-import sys
-import tempfile
-import time
-import traceback
-import types
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
@@ -38,7 +23,6 @@ from codeact_sandbox.types.allowed_domains import Policy, Refused
 from codeact_sandbox.types.observers import BlockId
 from codeact_sandbox.types.run_context import NO_CONTEXT, Block
 
-RUNNER = Path(protocol.__file__).parents[1] / "runner"
 HANG_S = 10.0
 RESULT = {
     "outcome": "ok", "exit_code": 0, "error": None, "value": None, "duration_s": 0.1, "dropped": [0], "tail": [0],
@@ -322,179 +306,3 @@ async def _host_calls(maker: Maker) -> None:
 
 
 BROKER = ToolBroker(HostTools([echo]).known or (), ToolLimits(in_flight=8))
-
-
-def load_runner() -> types.SimpleNamespace:
-    """The runner's modules, as `BOOT` loads them."""
-    for name in ("", ".shared", ".worker", ".zygote", ".supervisor"):
-        package = types.ModuleType(f"codeact_runner{name}")
-        package.__path__ = [str(RUNNER / name.strip("."))]
-        sys.modules[package.__name__] = package
-    names = (
-        "shared.wire",
-        "supervisor.event_loop",
-        "supervisor.files",
-        "supervisor.session_environment",
-        "supervisor.checkpoints",
-        "supervisor.worker_processes",
-        "supervisor.tool_relay",
-        "supervisor.block_report",
-    )
-    return types.SimpleNamespace(
-        **{name.partition(".")[2]: importlib.import_module(f"codeact_runner.{name}") for name in names}
-    )
-
-
-class Supervisor:
-    """What the supervisor does with the frames of a host and of a worker.
-
-    Args:
-        folder: Where its files are.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.runner = load_runner()
-        self.store = self.runner.files.Files(str(folder))
-
-    def parser(self, maker: Maker) -> None:
-        """`wire.Parser` and `wire.unpack`."""
-        wire = self.runner.wire
-        made = wire.Parser(maker.random.choice((100, wire.MAX_REPORT)))
-        with contextlib.suppress(wire.ProtocolError):
-            for piece in maker.stream(b"DCGHXS", REPORT):
-                for _, _, payload in made.feed(piece):
-                    wire.unpack(payload)
-
-    def worker(self, maker: Maker) -> None:
-        """A worker's socket: what is reported, how far it is believed, what is kept of it for the next block."""
-        ours, theirs = socket.socketpair()
-        reports: list[dict[str, Any]] = []
-        hung_up: list[bool] = []
-        checkpoint = self.runner.checkpoints.Checkpoint(theirs)
-
-        def hear(kind: bytes, _ident: int, message: dict[str, Any]) -> None:
-            if kind == b"C":
-                checkpoint.set_taken(message)
-            else:
-                reports.append(self.runner.block_report.check(message))
-
-        with selectors.DefaultSelector() as selector:
-            made = self.runner.worker_processes.ProcessConnection(selector, hear, lambda: hung_up.append(True))
-            made.connect(ours, os.getpid())
-            data = b"".join(maker.stream(b"DCG", REPORT))
-            while data and not made.closed:
-                cut = maker.random.randint(1, 32 * 1024)
-                theirs.sendall(data[:cut])
-                data = data[cut:]
-                for key, events in selector.select(0):
-                    key.data(events)
-            made.read_rest()
-        self.remember(reports)
-        checkpoint.is_alive()
-        theirs.close()
-        assert made.closed
-        assert len(hung_up) <= 1
-
-    def remember(self, reports: list[dict[str, Any]]) -> None:
-        """What is kept of reports has to fit into the host's frames and into the next request."""
-        wire, shared = self.runner.wire, self.runner.session_environment.SessionEnvironment()
-        for report in reports:
-            shared.interpreter_ended(report)
-            shared.shell_ended(json.dumps(report).encode())
-            wire.pack(b"D", 1, report)
-        wire.pack(
-            b"X", 1, {**shared.for_shell("/workspace"), **shared.changes_for_interpreter()}, b"", wire.MAX_REQUEST
-        )
-
-    def calls(self, maker: Maker) -> None:
-        """A block's socket for calls to host tools: what is passed on is bounded and well-formed, and answers find their way."""
-        sent: list[tuple[bytes, bytes]] = []
-        loop = self.runner.event_loop.EventLoop()
-        with loop.selector as selector:
-            supervisor = types.SimpleNamespace(
-                config={"tools": {"in_flight": 4, "call_bytes": 1000}},
-                loop=loop,
-                paused_relays=set(),
-                outbox=types.SimpleNamespace(size=0),
-                send=lambda kind, _ident, _message, payload: sent.append((kind, payload)),
-            )
-            relay = self.runner.tool_relay.ToolRelay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
-            theirs = relay.block_end
-            theirs.setblocking(False)
-            with contextlib.suppress(OSError):
-                for piece in maker.stream(b"TTTU", CALL):
-                    theirs.send(piece)
-                    for key, events in selector.select(0):
-                        key.data(events)
-                    for _, payload in sent[-2:]:
-                        relay.answer(payload)
-            relay.close()
-            theirs.close()
-            assert not selector.get_map()
-        assert all(kind in (b"T", b"U") and 4 <= len(payload) <= 1004 for kind, payload in sent)
-
-    def files(self, maker: Maker) -> None:
-        """Requests about files, of any shape."""
-        request = maker.message({"op": maker.random.choice(("read", "write", "list", "x")), "name": "f", "final": True})
-        if isinstance(request.get("name"), str):
-            # In its own folder: this program is not a sandbox.
-            request["name"] = os.path.basename(request["name"])[:50] or "f"
-        answer, data = self.store.handle(maker.random.randint(1, 90), json.loads(json.dumps(request)), b"data")
-        self.runner.wire.pack(b"A", 1, answer, data)
-
-
-def fuzz(cases: list[Callable[[Maker], None]], seconds: float, seed: int) -> tuple[Counter[str], list[str]]:
-    """Run cases in turn.
-
-    Args:
-        cases: What is run.
-        seconds: How long.
-        seed: Of the first; each execution has its own, which is told with a crash.
-
-    Returns:
-        Executions by case, and a description of each crash.
-    """
-    done: Counter[str] = Counter()
-    crashes: dict[str, str] = {}
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        for case in cases:
-            seed += 1
-            began = time.monotonic()
-            try:
-                case(Maker(seed))
-            except Exception as error:  # noqa: BLE001 - that is what is looked for
-                where = traceback.extract_tb(error.__traceback__)[-1]
-                crashes.setdefault(
-                    f"{case.__name__} {type(error).__name__} {where.name}", f"seed {seed}:\n{traceback.format_exc()}"
-                )
-            if time.monotonic() - began > HANG_S:
-                crashes.setdefault(f"{case.__name__} slow", f"seed {seed}: {time.monotonic() - began:.1f} s")
-            done[case.__name__] += 1
-    return done, [f"{name}, {text}" for name, text in crashes.items()]
-
-
-def main() -> int:
-    """Run it."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--minutes", type=float, default=5, help="for each side")
-    options.add_argument("--side", choices=["host", "sandbox", "both"], default="both")
-    options.add_argument("--seed", type=int, default=0)
-    chosen = options.parse_args()
-    found = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for side in ("host", "sandbox") if chosen.side == "both" else (chosen.side,):
-            if side == "host":
-                cases = [host_parser, host_reply, host_connection, host_channels, host_requests, host_calls]
-            else:
-                supervisor = Supervisor(Path(folder))
-                cases = [supervisor.parser, supervisor.worker, supervisor.calls, supervisor.files]
-            done, crashes = fuzz(cases, chosen.minutes * 60, chosen.seed)
-            print(f"{side}: {sum(done.values()):,} executions {dict(done)}, {len(crashes)} kinds of crash", flush=True)
-            print(*crashes, sep="\n", flush=True)
-            found += len(crashes)
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
