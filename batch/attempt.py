@@ -206,7 +206,6 @@ class _Attempt:
         self._began = time.monotonic()
         self._started = datetime.now(UTC)
         self._before: LogEnd | None = None
-        self._engine: str | None = None
         self._agent: AgentOrTeam | None = None
         self._used = dict.fromkeys(USAGE, 0)
 
@@ -249,7 +248,6 @@ class _Attempt:
             unusable_log=is_unusable_log(error),
             usage=end.usage,
             run=end.run,
-            engine=self._engine,
             retry_after=requested_delay(error),
         )
 
@@ -285,12 +283,11 @@ class _Attempt:
         executor = await context.sandboxes.executor(data=work.task.data, work_dir=work.work_dir)
         opened.push_async_callback(_stop, executor)
         await executor.start()
-        self._engine = getattr(executor, "engine", None)
         return await call_make_agent(context.make, executor, work.task)
 
     def _row(self, outcome: Outcome, end: LogEnd, **more: Any) -> Row:
         row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome=outcome, run=end.run, **end.usage, **more)
-        row.engine, row.started, row.resumed = self._engine, self._started, int(self._before is not None)
+        row.started, row.resumed = self._started, int(self._before is not None)
         row.seconds = time.monotonic() - self._began
         return row
 

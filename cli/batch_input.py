@@ -95,8 +95,7 @@ def _sandbox(job: BatchJob) -> dict[str, Any]:
     for field, value in vars(job.sandbox).items():
         shown: Any = value if isinstance(value, bool | int | float) else str(value)
         if isinstance(value, list | tuple):
-            texts = (str(each) for each in value if not str(each).startswith("hosts="))
-            shown = [_hash(text) if "=" in text else text for text in texts]
+            shown = [_hash(text) if "=" in text else text for text in map(str, value)]
         if value is not None and shown != []:
             found[names.get(field, f"--{field.replace('_', '-')}")] = shown
     found.pop("--no-skills", None)  # which skills there are, --skills says

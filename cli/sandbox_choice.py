@@ -106,7 +106,7 @@ class SandboxChoice:
         None,
         "--option",
         metavar="NAME=VALUE",
-        help="Any other option, such as preload=numpy or hosts=tcp://a:2375; repeatable.",
+        help="Any other option, such as preload=numpy or user=1000:1000; repeatable.",
     )
 
     def options(self) -> dict[str, Any]:

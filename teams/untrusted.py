@@ -46,7 +46,6 @@ FIXED: dict[str, Any] = {
     "background": False,
     "functions_module": "functions",
     "image": DEFAULT_IMAGE,
-    "lease": 60,
     "network": "none",
     "read_only": True,
     "seccomp": "default",

@@ -175,7 +175,7 @@ class Ray:
         except Exception as error:
             cause = getattr(error, "cause", None)  # of an error that Ray has brought from the worker
             if isinstance(cause, AttemptError):
-                cause.engine = f"{node} {cause.engine or ''}".strip()
+                cause.engine = node
                 raise cause from None
             if not _is_loss(error):
                 raise
@@ -198,7 +198,7 @@ class Ray:
                 match sent.kind:
                     case "result":
                         row: Row = sent.content
-                        row.engine = f"{node} {row.engine or ''}".strip()
+                        row.engine = node
                         return row
                     case "enter":
                         await self._gate.enter()

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from codeact_sandbox.tools.function import HostTool as HostTool
     from codeact_sandbox.tools.mcp_client import McpServer as McpServer
     from codeact_sandbox.tools.source import ToolSource as ToolSource
-    from codeact_sandbox.types.docker_hosts import DockerHost as DockerHost
-    from codeact_sandbox.types.docker_hosts import DockerTLS as DockerTLS
     from codeact_sandbox.types.errors import SandboxDied as SandboxDied
     from codeact_sandbox.types.errors import SandboxError as SandboxError
     from codeact_sandbox.types.errors import SandboxFileError as SandboxFileError
@@ -46,7 +44,6 @@ _NAMES = {
     "codeact_sandbox.tools.function": "HostTool",
     "codeact_sandbox.tools.mcp_client": "McpServer",
     "codeact_sandbox.tools.source": "ToolSource",
-    "codeact_sandbox.types.docker_hosts": "DockerHost DockerTLS",
     "codeact_sandbox.types.errors": (
         "SandboxDied SandboxError SandboxFileError SandboxNameInUse SandboxNotStarted SandboxProtocolError "
         "SandboxStartError SandboxTimeout SandboxUnavailable Unsupported"

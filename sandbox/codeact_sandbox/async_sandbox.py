@@ -193,11 +193,6 @@ class AsyncSandbox:
         """
         return self._managed.work_dir
 
-    @property
-    def engine(self) -> str | None:
-        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
-        return self._managed.engine
-
     def stream(
         self, code: str, language: str = "python", timeout: float | None = None
     ) -> AsyncGenerator[OutputChunk | Result, None]:

@@ -35,7 +35,6 @@ def make_client(
     progress: Progress | None = None,
     resolve_name: Resolver = resolve_by_system,
     *,
-    engine_wait_s: float = 60.0,
     reusable: bool = False,
 ) -> RunnerClient:
     """Make the client of a sandbox that has not been started."""
@@ -60,7 +59,7 @@ def make_client(
     if isinstance(options, DockerOptions):
         from codeact_sandbox.backends.docker import backend as docker
 
-        return docker.make_client(options, settings, gateway, progress, engine_wait_s=engine_wait_s)
+        return docker.make_client(options, settings, gateway, progress)
     assert isinstance(options, BubblewrapOptions)
     from codeact_sandbox.backends.bubblewrap.launcher import BubblewrapLauncher
 
@@ -138,29 +137,11 @@ def external_effects(options: SandboxOptions) -> str | None:
     )
 
 
-def engines_in_use(options: SandboxOptions) -> contextlib.AbstractContextManager[None]:
-    """Return a context in which the engines of `hosts` are watched, so that one that fails is known before it is needed."""
-    if not isinstance(options, DockerOptions) or not options.hosts:
-        return contextlib.nullcontext()
-    from codeact_sandbox.backends.docker.placement import placement
-
-    return placement().in_use(options.engines)
-
-
-def describe_engines(options: SandboxOptions) -> str | None:
-    """Return a sentence on each engine of `hosts`, or None without any."""
-    if not isinstance(options, DockerOptions) or not options.hosts:
-        return None
-    from codeact_sandbox.backends.docker.placement import placement
-
-    return placement().describe(options.engines)
-
-
 def choose_backend(options: Collection[str]) -> Literal["docker", "bubblewrap"]:
     """Find out which backend "auto" means for some options; blocks for some milliseconds."""
     if only_for_bubblewrap(options):
         return "bubblewrap"
-    if {"docker_host", "hosts"} & set(options):
+    if "docker_host" in options:
         return "docker"
     from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
     from codeact_sandbox.backends.docker.engine import connect

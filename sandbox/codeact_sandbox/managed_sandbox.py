@@ -153,11 +153,6 @@ class ManagedSandbox:
         return self._folder.path(self.options)
 
     @property
-    def engine(self) -> str | None:
-        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
-        return self.client.engine if self.client is not None else None
-
-    @property
     def mode(self) -> Mode:
         """`process` or `session`."""
         return self.options.mode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import threading
@@ -87,7 +86,6 @@ class SandboxPool:
         self._manager: PoolManager | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
-        self._engines = contextlib.ExitStack()
         self._starts: set[RunnerClient] = set()
         self.expected: Callable[[], int | None] = lambda: None
         """Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is
@@ -117,7 +115,6 @@ class SandboxPool:
         with self._starting:
             if self._own_manager() is None:
                 self._process = os.getpid()
-                self._engines.enter_context(select.engines_in_use(self.options))
                 self._manager = PoolManager(self._start_one, self._limits, self.expected)
                 self._manager.start()
 
@@ -127,7 +124,6 @@ class SandboxPool:
             self.options,
             self._tools.broker.settings(),
             self._progress,
-            engine_wait_s=self._acquire_timeout,
             reusable=self._limits.max_uses > 1,
         )
         self._starts.add(client)
@@ -148,7 +144,6 @@ class SandboxPool:
         for client in list(self._starts):
             client.cancel_start()
         manager.stop()
-        self._engines.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -237,8 +232,7 @@ class SandboxPool:
         except BaseException as error:
             manager.withdraw(future)
             if isinstance(error, TimeoutError) and not isinstance(error, SandboxError):
-                engines = select.describe_engines(self.options)
-                raise SandboxTimeout(". ".join(filter(None, (f"{message}: {manager.state()}", engines)))) from None
+                raise SandboxTimeout(f"{message}: {manager.state()}") from None
             raise
 
 

@@ -197,11 +197,6 @@ class Sandbox:
         """The folder on the host whose files are exchanged with the workspace; a temporary one is known after the start."""
         return self._managed.work_dir
 
-    @property
-    def engine(self) -> str | None:
-        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
-        return self._managed.engine
-
     def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
         """Run code; the sandbox is started if it is not running.
 

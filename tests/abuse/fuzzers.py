@@ -160,7 +160,8 @@ class SocketStream:
         """Nothing is known."""
         return "its exit code is not known"
 
-    def lease_s(self, requested_s: float) -> None:
+    @property
+    def lease_s(self) -> None:
         """None."""
 
     def close(self) -> None:

@@ -103,7 +103,6 @@ class SecondEngine:
         """End it with a signal; its containers may live on."""
         if self._process is not None:
             self._process.send_signal(number)
-            self.resume()
             self._process.wait(END_TIMEOUT_S)
             self._process = None
             # The next one would take a containerd that is about to die for one that it can use.
@@ -112,16 +111,6 @@ class SecondEngine:
                 time.sleep(0.05)
             # Or one that is dead, where nobody reaps it.
             Path(self.folder, "run/containerd/containerd.pid").unlink(missing_ok=True)
-
-    def pause(self) -> None:
-        """Stop it as a debugger would: connections are accepted, and nothing answers."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it go on."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     @property
     def running(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
+from codeact_sandbox.backends.docker import stream
 from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX, leftovers, remove_orphans
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
@@ -85,8 +86,9 @@ def _living(namespace: int) -> list[str]:
 
 
 class TestLease:
-    async def test_70_behind_a_network_that_breaks_silently_the_sandbox_ends_by_itself(self, network):
-        executor = DockerCommandLineCodeExecutor(docker_host=network.address, lease=2, timeout=60)
+    async def test_70_behind_a_network_that_breaks_silently_the_sandbox_ends_by_itself(self, network, monkeypatch):
+        monkeypatch.setattr(stream, "NETWORK_LEASE_S", 2.0)
+        executor = DockerCommandLineCodeExecutor(docker_host=network.address, timeout=60)
         running = await begin(executor)
         name = executor.container_name
         network.freeze()
@@ -97,15 +99,16 @@ class TestLease:
             await rest(running)
         await executor.stop()
 
-    async def test_70_while_the_network_works_signs_of_life_keep_it_going(self, network: EngineProxy) -> None:
-        async with DockerCommandLineCodeExecutor(docker_host=network.address, lease=3, mode="session") as executor:
+    async def test_70_while_the_network_works_signs_of_life_keep_it_going(self, network, monkeypatch) -> None:
+        monkeypatch.setattr(stream, "NETWORK_LEASE_S", 3.0)
+        async with DockerCommandLineCodeExecutor(docker_host=network.address, mode="session") as executor:
             await out(executor, "x = 7")
             await asyncio.sleep(4)
             result = await run(executor, "import time; time.sleep(4); x")
             assert (result.value_repr, result.state) == ("7", "kept")
 
     async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(self, network: EngineProxy) -> None:
-        async with DockerCommandLineCodeExecutor(docker_host=network.address, lease=600, timeout=3) as executor:
+        async with DockerCommandLineCodeExecutor(docker_host=network.address, timeout=3) as executor:
             assert executor.sandbox.client is not None
             executor.sandbox.client.blocks._grace_s = 2.0  # as it is, 10
             running = await begin(executor)

@@ -111,10 +111,6 @@ def test_options_become_arguments():
             SandboxChoice(data=(Path("a.csv"),), packages=("polars",), others=("packages=six", "data=b.csv")),
             {"data": ["b.csv", Path("a.csv")], "packages": ["six", "polars"]},
         ),
-        (
-            SandboxChoice(others=("hosts=tcp://a:1", 'hosts=["tcp://b:1"]')),
-            {"hosts": ["tcp://a:1", "tcp://b:1"]},
-        ),
         (SandboxChoice(memory="2g"), {"memory": "2g"}),
         (SandboxChoice(disk="2g"), {"memory": max(3 * GIB, Limits().memory_bytes), "workspace": "2g"}),
         (SandboxChoice(disk="2g", memory="5g"), {"memory": "5g", "workspace": "2g"}),
@@ -143,11 +139,6 @@ def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
             "network='on' is not a Docker network: give 'none', 'bridge' (which reaches the internet)",
         ),
         (["--package", "six", "--sandbox", "bubblewrap"], "packages= is not for sandbox='bubblewrap'"),
-        (
-            ["--option", "hosts=a:2375"],
-            "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
-        ),
-        (["--option", "hosts=tcp://a:1", "--sandbox", "bubblewrap"], "hosts= is not for sandbox='bubblewrap'"),
         (
             ["--option", 'limits={"memory": "1g"'],
             "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",

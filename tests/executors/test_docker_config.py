@@ -21,7 +21,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
     ToolLimits,
 )
-from codeact_sandbox import DockerHost, DockerTLS, Secret
+from codeact_sandbox import Secret
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DERIVED
 from codeact_sandbox.types.options import DEFAULT_IMAGE
@@ -69,11 +69,6 @@ ARGUMENTS: dict[str, Any] = {
     "checkpoint": False,
     "allow_domains": ["api.example.com", "*.example.org:443"],
     "docker_host": "tcp://127.0.0.1:1",
-    "hosts": [
-        DockerHost(url="tcp://127.0.0.1:1", tls=DockerTLS(ca="/c/ca", cert="/c/cert", key="/c/key"), capacity=3),
-        DockerHost(url="unix:///a", name="a"),
-    ],
-    "lease": 5.5,
     "write_back": [".git", ".vs*"],
     "tool_limits": ToolLimits(calls=9, in_flight=3, call_bytes="9k", bytes_in="1m", seconds=1.5),
 }
@@ -118,8 +113,7 @@ class TestConfig:
 
     def test_config_carries_all_arguments_together(self):
         # A way out to named hosts is for a sandbox without a network.
-        # Of the choices of an engine, the single one goes with a mounted folder.
-        together = {**ARGUMENTS, "network": "none", "hosts": ()}
+        together = {**ARGUMENTS, "network": "none"}
         round_trip(DockerCommandLineCodeExecutor(**together, functions=[add]))
 
     def test_config_refuses_unknown_keys_and_invalid_values(self):

@@ -29,7 +29,7 @@ Sandbox(DockerOptions(timeout=3, memory="2g"))
 Sandbox(tools=3)  # wrong
 AsyncSandbox(timeot=3)  # wrong
 AsyncSandbox(allow_pip="no")  # wrong
-AsyncSandbox(environment={"KEY": "${KEY}"}, allow_domains=["a.example"], data=["a.csv"], hosts=["tcp://a:2375"])
+AsyncSandbox(environment={"KEY": "${KEY}"}, allow_domains=["a.example"], data=["a.csv"], docker_host="tcp://a:2375")
 DockerOptions(timeot=3)  # wrong
 DockerOptions(image=3)  # wrong
 BubblewrapOptions(image="x")  # wrong

@@ -20,7 +20,7 @@ from codeact_sandbox.host.stream import ByteStream, Launcher
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 from codeact_sandbox.types.environment import interpreter_variables
-from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout, SandboxUnavailable
+from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import Result
 
@@ -108,11 +108,6 @@ class RunnerClient:
         """Whether it can run blocks."""
         return self.requests.connection is not None and self.requests.connection.state is State.READY
 
-    @property
-    def engine(self) -> str | None:
-        """Name of the engine that runs it, if the user has chosen one."""
-        return self._launcher.host_name
-
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
         """Call a function when a started sandbox has ended, for whatever reason."""
         assert self.requests.connection is not None
@@ -174,7 +169,7 @@ class RunnerClient:
 
     async def _configure(self, stream: ByteStream) -> Hello:
         """Send the runner its modules and its configuration, and wait for its hello."""
-        lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
+        lease_s = stream.lease_s
         keep_alive_s = lease_s / KEEP_ALIVES_PER_LEASE if lease_s is not None else None
         connection = self.requests.connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
@@ -192,8 +187,6 @@ class RunnerClient:
             raise
         except SandboxError as error:
             modules.forget()
-            if stream.lost is not None:
-                raise SandboxUnavailable(f"the sandbox did not start: {stream.lost}") from error
             raise SandboxStartError(f"the sandbox did not start: {error}") from error
         hello = self.hello = Hello.parse(message)
         hello.check()

@@ -146,9 +146,6 @@ class RunnerSettings:
     # settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all
     proxy: Mapping[str, Any] | None = None
     no_index: str | None = None  # what pip shows where it has neither a network nor an index; None where it has one
-    # seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other streams
-    # choose their own (`ByteStream.lease_s`). None for no such limit
-    lease_s: float | None = None
     # host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none
     tools: Mapping[str, Any] | None = None
     own_shm: bool = False  # whether only this sandbox uses /dev/shm; then process mode empties it between blocks

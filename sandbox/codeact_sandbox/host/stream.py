@@ -29,15 +29,12 @@ class ByteStream(Protocol):
     def write(self, data: memoryview, /) -> int | None:
         """Write what there is room for, and return how much; None if there is no room now; OSError if it is broken."""
 
-    @property
-    def lost(self) -> str | None:
-        """Why this side has ended the stream because the engine is lost, or None."""
-
     def wait_exit(self, timeout_s: float) -> str:
         """Return how the runner ended and what it wrote to its standard error, as a sentence; after the end of the stream."""
 
-    def lease_s(self, requested_s: float) -> float | None:
-        """Return after how many seconds without a byte from the host the runner exits; None if the kernel reports the end."""
+    @property
+    def lease_s(self) -> float | None:
+        """Seconds without a byte from the host after which the runner exits; None if the kernel reports the end."""
 
     def close(self) -> None:
         """Close the stream; the runner reads its end and exits."""
@@ -49,10 +46,6 @@ class Launcher(Protocol):
     @property
     def engine(self) -> str | None:
         """Name of what starts the sandbox; sandboxes with the same one share it. None if `launch` waits for its turn itself."""
-
-    @property
-    def host_name(self) -> str | None:
-        """Name of the engine that runs the sandbox, if the user has chosen one."""
 
     @property
     def python(self) -> Hashable | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from codeact_sandbox.types.docker_hosts import DockerHost
 from codeact_sandbox.types.limits import Limits, ToolLimits
 from codeact_sandbox.types.secrets import Secret
 
@@ -68,8 +67,6 @@ class DockerKeywords(CommonKeywords, total=False):
     runtime: str | None
     packages: Sequence[str]
     docker_host: str | None
-    hosts: Sequence[DockerHost | str]
-    lease: float
 
 
 class ContainerKeywords(DockerKeywords, total=False):

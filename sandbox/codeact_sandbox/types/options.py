@@ -24,7 +24,6 @@ from pydantic import (
 from codeact_sandbox.types import environment as variables
 from codeact_sandbox.types import version
 from codeact_sandbox.types.allowed_domains import Policy
-from codeact_sandbox.types.docker_hosts import DockerHost, SerializedHosts, parse_hosts
 from codeact_sandbox.types.environment import EnvironmentValue
 from codeact_sandbox.types.host_paths import check_readable, parse_data
 from codeact_sandbox.types.keyword_model import KeywordModel
@@ -34,7 +33,6 @@ from codeact_sandbox.types.limits import (
     ToolLimits,
     parse_checkpoint,
     parse_names,
-    parse_seconds,
     parse_timeout,
 )
 from codeact_sandbox.types.paths import DATA, SKILLS
@@ -345,18 +343,6 @@ class DockerOptions(SandboxOptions):
     docker_host: Annotated[
         str | None, "Address of the engine. By default DOCKER_HOST, else the current Docker context.", _HIDDEN
     ] = None
-    hosts: Annotated[
-        Sequence[DockerHost | str],
-        PlainValidator(parse_hosts),
-        SerializedHosts,
-        "Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files and a "
-        "capacity. Each sandbox starts on the one with the fewest (docs/scaling.md).",
-    ] = ()
-    lease: Annotated[
-        float,
-        BeforeValidator(lambda value: parse_seconds("lease", value)),
-        "Seconds without a message from this process after which a sandbox that is reached over a network ends itself.",
-    ] = 60
 
     @model_validator(mode="after")
     def _consistent_for_docker(self) -> Self:
@@ -365,10 +351,6 @@ class DockerOptions(SandboxOptions):
                 raise ValueError(
                     f"{option}= is for a sandbox without a network, and network={self.network!r} gives it one"
                 )
-        if self.hosts and self.docker_host is not None:
-            raise ValueError("docker_host= is one engine and hosts= are several: give one of the two")
-        if len(self.hosts) > 1 and self.bind_dir is not None:
-            raise ValueError("bind_dir= is a folder of one engine's machine: with several hosts= use work_dir=")
         for mount in (self.extra_volumes or {}).values():
             for folder, option in ((DATA, "data"), (SKILLS, "skills")):
                 if getattr(self, option) and Path(mount.get("bind", "")).is_relative_to(folder):
@@ -376,11 +358,6 @@ class DockerOptions(SandboxOptions):
                         f"extra_volumes= mounts {mount['bind']}, and {folder} is for {option}=: use another path"
                     )
         return self
-
-    @property
-    def engines(self) -> tuple[DockerHost, ...]:
-        """Return the parsed engines of `hosts`."""
-        return cast(tuple[DockerHost, ...], self.hosts)
 
     @property
     def all_packages(self) -> list[str]:

@@ -146,7 +146,7 @@ class TestPayloads:
 class SocketStream:
     """A runner's stream whose other end is in the test's hands."""
 
-    lost = None
+    lease_s: float | None = None
 
     def __init__(self) -> None:
         ours, self.other = socket.socketpair()

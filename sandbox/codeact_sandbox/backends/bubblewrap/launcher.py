@@ -89,10 +89,6 @@ class BubblewrapLauncher:
         """The name of the backend."""
         return "bubblewrap"
 
-    @property
-    def host_name(self) -> None:
-        """None: it is this machine."""
-
     def launch(self, boot: str) -> PipeStream:
         """Start the namespaces and the runner in them."""
         bwrap = find_bubblewrap()

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import subprocess
+from collections.abc import Callable
 
 DIAGNOSTICS_LIMIT = 16 * 1024
 
@@ -44,7 +45,7 @@ class Diagnostics:
 class PipeStream:
     """The standard input and output of a child process."""
 
-    lost = None
+    lease_s: float | None = None  # a pipe ends with the process at its other end
 
     def __init__(self, process: subprocess.Popen[bytes], diagnostics: Diagnostics) -> None:
         assert process.stdin is not None
@@ -56,7 +57,8 @@ class PipeStream:
             os.set_blocking(pipe.fileno(), False)
         self.read_fd, self.write_fd = self._stdout.fileno(), self._stdin.fileno()
         """The process's standard output and input; -1 when closed."""
-        self.read, self.write = self._stdout.read, self._stdin.write
+        self.read: Callable[[int], bytes | None] = self._stdout.read
+        self.write: Callable[[memoryview], int | None] = self._stdin.write
 
     def wait_exit(self, timeout_s: float) -> str:
         """Return its exit code and what it wrote to its standard error."""
@@ -66,9 +68,6 @@ class PipeStream:
         stderr = self._diagnostics.text()
         text = f"its exit code is {code}" if code is not None else "its exit code is not known"
         return f"{text}; it said: {stderr}" if stderr else text
-
-    def lease_s(self, requested_s: float) -> None:
-        """Return None: a pipe ends with the process at its other end."""
 
     def close(self) -> None:
         """Close both pipes; the runner reads the end of its input and exits."""

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 from codeact_sandbox.backends.docker.image import resolve_image
 from codeact_sandbox.backends.docker.image_requests import Progress
 from codeact_sandbox.backends.docker.launcher import DockerLauncher
-from codeact_sandbox.backends.docker.multi_engine import MultiEngineLauncher
 from codeact_sandbox.egress.gateway import Gateway
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import RunnerSettings
-from codeact_sandbox.types.docker_hosts import EngineAddress
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.limits import MOST_DEFAULT_MEMORY
 from codeact_sandbox.types.options import DockerOptions
@@ -33,8 +31,6 @@ def make_client(
     settings: RunnerSettings,
     gateway: Gateway | None,
     progress: Progress | None,
-    *,
-    engine_wait_s: float,
 ) -> RunnerClient:
     """Make the client of a container that has not been started."""
     name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
@@ -47,21 +43,16 @@ def make_client(
         # gVisor's kernel is in the container's control group and dies with it; a process's own limit is reached before, mostly.
         rlimit_without_cgroup={"AS": memory},
         concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
-        lease_s=options.lease,
         own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in (options.extra_volumes or {}).values()),
     )
     say = progress or (lambda line: print(f"codeact: {printable(line)}", file=sys.stderr))  # noqa: T201 - the user waits
 
-    def launcher(engine: EngineAddress) -> DockerLauncher:
-        def resolve(client: APIClient, cancelled: Future[None]) -> str:
-            packages = options.all_packages
-            return resolve_image(client, options.image, packages, progress=say, engine=engine, cancelled=cancelled)
+    def resolve(client: APIClient, cancelled: Future[None]) -> str:
+        packages, engine = options.all_packages, options.docker_host
+        return resolve_image(client, options.image, packages, progress=say, engine=engine, cancelled=cancelled)
 
-        return DockerLauncher(options, name, engine, say, resolve)
-
-    hosts = options.engines
-    chosen = MultiEngineLauncher(hosts, launcher, engine_wait_s) if hosts else launcher(options.docker_host)
-    return RunnerClient(chosen, settings, name, gateway=gateway)
+    launcher = DockerLauncher(options, name, say, resolve)
+    return RunnerClient(launcher, settings, name, gateway=gateway)
 
 
 def external_effects(options: DockerOptions) -> str | None:

@@ -21,13 +21,11 @@ from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.packages.index import PackageIndex
 from codeact_sandbox.packages.pip_config import PipConfig
-from codeact_sandbox.types.docker_hosts import EngineAddress
 from codeact_sandbox.types.options import DockerOptions
 from codeact_sandbox.types.paths import WORKSPACE
 
 PORT = 3141  # nothing else listens in that network
 TOTAL_LIMIT = 16 * 1024**3  # bytes that a build may fetch; they go to the engine's disk
-LEASE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class _IndexLauncher(DockerLauncher):
 
 @contextlib.contextmanager
 def serve_index(
-    image: str, engine: EngineAddress, network: Literal["none", "bridge"], cancelled: Future[None]
+    image: str, engine: str | None, network: Literal["none", "bridge"], cancelled: Future[None]
 ) -> Iterator[BuildIndex]:
     """Serve packages to a build in a container of its own; where the host's pip has no index, it has the engine's network."""
     config = PipConfig.of_host()
@@ -77,11 +75,11 @@ def serve_index(
         client.stop_blocking()
 
 
-def _client(image: str, engine: EngineAddress, network: str, config: PipConfig) -> RunnerClient:
+def _client(image: str, engine: str | None, network: str, config: PipConfig) -> RunnerClient:
     gateway = Gateway(None, PackageIndex(TOTAL_LIMIT, config, total_limit=TOTAL_LIMIT))
     name = f"codeact-index-{uuid.uuid4().hex[:12]}"
     # The engine's own list of system calls: only the runner runs there, and some engines can't apply another one.
-    options = DockerOptions(image=image, memory="1g", network=network, seccomp="engine")
+    options = DockerOptions(image=image, memory="1g", network=network, seccomp="engine", docker_host=engine)
     settings = RunnerSettings(
         mode="process",
         workspace=WORKSPACE,
@@ -92,7 +90,6 @@ def _client(image: str, engine: EngineAddress, network: str, config: PipConfig) 
         proxy={**gateway.settings, "port": PORT},
         memory_bytes=options.limits.memory_bytes,
         concurrency=1,
-        lease_s=LEASE_S,
     )
-    launcher = _IndexLauncher(options, name, engine, lambda _: None, lambda _client, _cancelled: image)
+    launcher = _IndexLauncher(options, name, lambda _: None, lambda _client, _cancelled: image)
     return RunnerClient(launcher, settings, name, gateway=gateway)

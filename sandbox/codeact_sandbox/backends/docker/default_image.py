@@ -29,7 +29,6 @@ from codeact_sandbox.backends.docker.image_requests import (
     remove_nameless,
 )
 from codeact_sandbox.host.waiting import Completion
-from codeact_sandbox.types.docker_hosts import EngineAddress
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
@@ -63,7 +62,7 @@ def build_default_image(
     client: docker.APIClient,
     *,
     progress: Progress,
-    engine: EngineAddress = None,
+    engine: str | None = None,
     force: bool = False,
     variant: Variant = "default",
 ) -> str:
@@ -98,7 +97,7 @@ def build_default_image(
     return name
 
 
-def _package_index(base: str, engine: EngineAddress, variant: Variant) -> AbstractContextManager[BuildIndex]:
+def _package_index(base: str, engine: str | None, variant: Variant) -> AbstractContextManager[BuildIndex]:
     # Imported here: programs that build no image must not wait for the libraries of the index.
     from codeact_sandbox.backends.docker.build_index import BuildIndex, serve_index  # noqa: PLC0415
 

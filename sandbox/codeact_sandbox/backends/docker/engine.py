@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from codeact_sandbox.host.threads import start_thread
-from codeact_sandbox.types.docker_hosts import DockerHost, DockerTLS, EngineAddress
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -34,91 +33,70 @@ _START = (
     "Start it with `sudo systemctl start docker`, or start Docker Desktop; if the engine is elsewhere, set DOCKER_HOST or run "
     "`docker context use NAME`. On Linux, bubblewrap can be used instead."
 )
-_ADVICE_FOR_HOSTS = "Start it, or correct its url and its tls files."
 
 _memories: dict[str, int] = {}
 """Memory in bytes of the machines of engines, by the engine's name; 0 where it does not say."""
 
 
 class EngineFailure(enum.Enum):
-    """Why no engine answers: what is wrong, and what to do about an engine that is not one of `hosts`.
+    """Why no engine answers: what is wrong, and what to do about it; `{engine}` is the engine's address."""
 
-    `{name}` is the engine's address or name, `{engine}` the same behind "the Docker engine".
-    """
-
-    NO_SOCKET = "No Docker engine at {name}: there is no such socket. ", _START
-    REFUSED = "No Docker engine at {name}: nothing listens there. ", _START
+    NO_SOCKET = "No Docker engine at {engine}: there is no such socket. " + _START
+    REFUSED = "No Docker engine at {engine}: nothing listens there. " + _START
     NO_PERMISSION = (
-        "No permission to use the Docker engine {engine}. ",
-        "Add yourself to its group with `sudo usermod -aG docker $USER` and log in again, or use rootless Docker.",
+        "No permission to use the Docker engine at {engine}. "
+        "Add yourself to its group with `sudo usermod -aG docker $USER` and log in again, or use rootless Docker."
     )
     BAD_ADDRESS = (
-        "{name} is not the address of a Docker engine ({error}). ",
+        "{engine} is not the address of a Docker engine ({error}). "
         "Correct DOCKER_HOST, docker_host or the Docker context: an address looks like unix:///var/run/docker.sock or "
-        "tcp://host:2376.",
+        "tcp://host:2376."
     )
     UNREACHABLE = (
-        "The machine of the Docker engine {engine} can't be reached ({error}). ",
-        "Check DOCKER_HOST and the network.",
+        "The machine of the Docker engine at {engine} can't be reached ({error}). Check DOCKER_HOST and the network."
     )
     NO_ANSWER = (
-        "The Docker engine {engine} does not answer in time. ",
-        "It may hang: restart it (`sudo systemctl restart docker`, or restart Docker Desktop).",
+        "The Docker engine at {engine} does not answer in time. "
+        "It may hang: restart it (`sudo systemctl restart docker`, or restart Docker Desktop)."
     )
     TLS = (
-        "No TLS connection to the Docker engine {engine} ({error}). ",
-        "Check DOCKER_TLS_VERIFY and that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem.",
+        "No TLS connection to the Docker engine at {engine} ({error}). "
+        "Check DOCKER_TLS_VERIFY and that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem."
     )
     OLD_VERSION = (
-        "The Docker engine {engine} is too old: {error}. Upgrade Docker there. ",
-        "Or use another one with DOCKER_HOST.",
+        "The Docker engine at {engine} is too old: {error}. Upgrade Docker there. Or use another one with DOCKER_HOST."
     )
     NOT_DOCKER = (
-        "What answers at {name} does not speak as a Docker engine ({error}). ",
-        "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1.",
+        "What answers at {engine} does not speak as a Docker engine ({error}). "
+        "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1."
     )
-    OTHER = "The Docker engine {engine} can't be used: {error}. ", "Does `docker version` work?"
+    OTHER = "The Docker engine at {engine} can't be used: {error}. Does `docker version` work?"
 
 
 class OldApiError(Exception):
     """The engine's API version is below `MINIMUM_API_VERSION`."""
 
 
-def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.APIClient:
+def connect(engine: str | None = None, *, timeout: float = 5.0) -> docker.APIClient:
     """Connect to a Docker engine, for its own API version; raise `SandboxUnavailable` if it does not answer in `timeout` seconds.
 
-    A `DockerHost` is reached as it says. An address has the TLS files of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH. By default it
-    is what the `docker` command would use: DOCKER_HOST with these, else the current context, else the platform's socket.
+    An address has the TLS files of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH. By default it is what the `docker` command would
+    use: DOCKER_HOST with these, else the current context, else the platform's socket.
     """
-    client, version = _reach(engine, None, timeout * 0.9)
-    vars(client)["_version"] = version
-    return client
-
-
-def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) -> docker.APIClient:
-    """Check that an engine answers the request that costs it the least; `client` is what the last call has returned, if any."""
-    return _reach(engine, client, timeout)[0]
-
-
-def _reach(engine: EngineAddress, client: docker.APIClient | None, timeout: float) -> tuple[docker.APIClient, str]:
-    """Return a client of an engine that answers in time, and the engine's API version."""
     import docker.constants
 
-    where: dict[str, Any] = {}
+    where = _endpoint(engine)
+    client = None
     try:
-        if client is None:
-            where = _endpoint(engine)
-            # With "auto" the constructor itself sends a request, and leaves nothing to close if it fails.
-            version = docker.constants.MINIMUM_DOCKER_API_VERSION
-            client = _client(**where, version=version, timeout=REQUEST_TIMEOUT)
-        return client, in_time(partial(_ask_version, client, timeout), timeout)
+        # With "auto" the constructor itself sends a request, and leaves nothing to close if it fails.
+        client = _client(**where, version=docker.constants.MINIMUM_DOCKER_API_VERSION, timeout=REQUEST_TIMEOUT)
+        limit = timeout * 0.9
+        vars(client)["_version"] = in_time(partial(_ask_version, client, limit), limit)
     except Exception as error:
         if client is not None:
             client.close()
-        if isinstance(error, SandboxUnavailable):
-            raise
-        shown = engine if isinstance(engine, DockerHost) else where.get("base_url") or "the default socket"
-        raise SandboxUnavailable(advice(classify(error), shown, error)) from error
+        raise SandboxUnavailable(advice(classify(error), where.get("base_url"), error)) from error
+    return client
 
 
 def _ask_version(client: docker.APIClient, timeout: float) -> str:
@@ -194,26 +172,19 @@ def classify(error: BaseException) -> EngineFailure:
     return next(matching, EngineFailure.OTHER)
 
 
-def advice(failure: EngineFailure, engine: DockerHost | str, error: BaseException) -> str:
+def advice(failure: EngineFailure, engine: str | None, error: BaseException) -> str:
     """Return a sentence or two on what is wrong with an engine and what to do about it."""
-    problem, own = failure.value
-    if isinstance(engine, DockerHost):
-        return problem.format(name=engine.label, engine=engine.label, error=error) + _ADVICE_FOR_HOSTS
-    return problem.format(name=engine, engine=f"at {engine}", error=error) + own
+    return failure.value.format(engine=engine or "the default socket", error=error)
 
 
-def _endpoint(engine: EngineAddress) -> dict[str, Any]:
+def _endpoint(engine: str | None) -> dict[str, Any]:
     """Return the keyword arguments of `APIClient` for an engine's address, or for what the `docker` command would use."""
     import docker.utils
 
     address = engine or os.environ.get("DOCKER_HOST")
     try:
-        if isinstance(address, DockerHost):
-            where: dict[str, Any] = {"base_url": address.url}
-            if address.tls is not None:
-                where["tls"] = _tls_config(address.tls)
-        elif address:
-            where = {**docker.utils.kwargs_from_env(environment={**os.environ, "DOCKER_HOST": address})}
+        if address:
+            where: dict[str, Any] = {**docker.utils.kwargs_from_env(environment={**os.environ, "DOCKER_HOST": address})}
         else:
             where = _context_endpoint()
         # Raises on an address that the SDK can't read.
@@ -227,18 +198,6 @@ def _endpoint(engine: EngineAddress) -> dict[str, Any]:
     if str(where.get("base_url")).startswith("ssh://"):
         where["use_ssh_client"] = True
     return where
-
-
-def _tls_config(tls: DockerTLS) -> Any:
-    from docker.errors import TLSParameterError
-    from docker.tls import TLSConfig
-
-    for field in ("ca", "cert", "key"):
-        path = getattr(tls, field)
-        if path is not None and not os.access(path, os.R_OK):
-            raise TLSParameterError(f"its {field} file {path} does not exist or can't be read")
-    certificate = (tls.cert, tls.key) if tls.cert is not None and tls.key is not None else None
-    return TLSConfig(client_cert=certificate, ca_cert=tls.ca, verify=tls.verify)
 
 
 def _context_endpoint() -> dict[str, Any]:

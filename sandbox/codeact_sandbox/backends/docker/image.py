@@ -24,7 +24,6 @@ from codeact_sandbox.backends.docker.image_requests import (
     pull,
 )
 from codeact_sandbox.host.waiting import Completion
-from codeact_sandbox.types.docker_hosts import EngineAddress
 from codeact_sandbox.types.errors import SandboxUnavailable
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
@@ -72,7 +71,7 @@ def resolve_image(
     packages: Sequence[str] = (),
     *,
     progress: Progress,
-    engine: EngineAddress = None,
+    engine: str | None = None,
     cancelled: Future[None] | None = None,
 ) -> str:
     """Return an image with these packages; pull or build it if it does not exist.
@@ -174,7 +173,7 @@ def _derive(
     packages: Packages,
     *,
     progress: Progress,
-    engine: EngineAddress,
+    engine: str | None,
     cancelled: Future[None],
 ) -> str:
     found = find_image(client, base)
@@ -197,7 +196,7 @@ def _derive(
 
 
 def _served(
-    base: str, packages: Packages, engine: EngineAddress, cancelled: Future[None]
+    base: str, packages: Packages, engine: str | None, cancelled: Future[None]
 ) -> AbstractContextManager[BuildIndex]:
     # Imported here: programs that need no packages must not wait for the libraries of the index.
     from codeact_sandbox.backends.docker.build_index import BuildIndex, serve_index  # noqa: PLC0415

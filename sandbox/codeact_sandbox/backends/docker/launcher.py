@@ -35,12 +35,10 @@ from codeact_sandbox.backends.docker.leftovers import (
     remove_later,
     remove_orphans_in_background,
 )
-from codeact_sandbox.backends.docker.placement import placement
 from codeact_sandbox.backends.docker.stream import DockerStream
 from codeact_sandbox.backends.seccomp import docker_profile, profile_path
 from codeact_sandbox.files.data import data_sources
 from codeact_sandbox.host.waiting import Completion
-from codeact_sandbox.types.docker_hosts import DockerHost, EngineAddress, name_of
 from codeact_sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from codeact_sandbox.types.limits import parse_size
 from codeact_sandbox.types.options import DockerOptions
@@ -73,19 +71,17 @@ class DockerLauncher:
         self,
         options: DockerOptions,
         name: str,
-        engine: EngineAddress,
         progress: Progress,
         resolve: Callable[[APIClient, Future[None]], str],
     ) -> None:
         self._options = options
         self._name = name
-        self._engine = engine
+        self._engine = options.docker_host
         self._limits = options.limits
         self._bind_dir = Path(options.bind_dir).resolve() if options.bind_dir is not None else None
         self._seccomp = docker_profile(options.seccomp)
         self._progress = progress
         self._resolve = resolve
-        self.image_failed = False  # whether the last `launch` failed because it has no image to run
         self.python: Hashable | None = None
         """The engine and the id of the container's image, which can't change. None with further mounts: they can cover it."""
         self._client: APIClient | None = None
@@ -98,12 +94,7 @@ class DockerLauncher:
     @property
     def engine(self) -> str:
         """The engine's address."""
-        return f"docker {name_of(self._engine) or ''}"
-
-    @property
-    def host_name(self) -> str | None:
-        """Name of the engine, or None for the one that the `docker` command uses."""
-        return name_of(self._engine)
+        return f"docker {self._engine or ''}"
 
     def launch(self, boot: str) -> DockerStream:
         """Create the container, attach to it, start it."""
@@ -113,18 +104,14 @@ class DockerLauncher:
         sources = data_sources(self._options)
         if self._limits.memory is None:
             self._limits = self._limits.resolved(memory_of(client, self.engine))
-        try:
-            image = self._resolve(client, self._cancelled)
-            managed = self._needs_managed_network(client, image)
-        except SandboxError:
-            self.image_failed = True
-            raise
+        image = self._resolve(client, self._cancelled)
+        managed = self._needs_managed_network(client, image)
         stream = None
         try:
             with self._data(client, image, sources) as data:
                 self._container = self._create(client, image, boot, data, managed_network=managed)
             self.python = self._find_python(client, self._container)
-            stream = DockerStream(client, self._container, self.host_name)
+            stream = DockerStream(client, self._container)
             client.start(self._container)
             self._started = True
         except (docker.errors.DockerException, OSError) as error:  # OSError: the engine ended meanwhile
@@ -156,7 +143,7 @@ class DockerLauncher:
         if self._options.extra_volumes:
             return None
         image = client.inspect_container(container).get("Image")
-        return ("docker", self.host_name, image) if image else None
+        return (self.engine, image) if image else None
 
     def _created_without_reply(self, client: APIClient) -> str | None:
         """Find a container that the engine created although its reply was lost; None if there is none, or none is known yet."""
@@ -293,10 +280,6 @@ class DockerLauncher:
         with self._lock:
             client, container, self._container = self._client, self._container, None
         if client is None or container is None:
-            return
-        if isinstance(self._engine, DockerHost) and placement().why_out(self._engine) is not None:
-            # It would take every request without an answer. It removes the container when it answers again.
-            remove_later(self._engine, self._creation)
             return
         if self._started and self._ends_by_itself(client, container):
             return

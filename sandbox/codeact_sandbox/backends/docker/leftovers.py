@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from codeact_sandbox.backends import owner
 from codeact_sandbox.backends.docker.engine import connect, engine_errors
 from codeact_sandbox.backends.owner import Leftover, OwnerState
-from codeact_sandbox.types.docker_hosts import EngineAddress
 from codeact_sandbox.types.errors import SandboxError
 
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ logger = logging.getLogger("codeact_sandbox")
 REMOVE_OWN_TIMEOUT_S = 20.0
 REMOVE_OWN_PAUSE_S = 0.2
 
-_checked: set[tuple[int, EngineAddress]] = set()
-_to_remove: dict[EngineAddress, set[str]] = {}
+_checked: set[tuple[int, str | None]] = set()
+_to_remove: dict[str | None, set[str]] = {}
 _lock = threading.Lock()
 
 
@@ -132,13 +131,13 @@ def created_as(client: APIClient, creation: str) -> list[str]:
     return [str(found["Id"]) for found in _containers(client, f"{CREATION}={creation}")]
 
 
-def remove_later(engine: EngineAddress, creation: str) -> None:
+def remove_later(engine: str | None, creation: str) -> None:
     """Note a container of this process that could not be removed; the next start on the same engine tries again."""
     with _lock:
         _to_remove.setdefault(engine, set()).add(creation)
 
 
-def remove_orphans_in_background(engine: EngineAddress) -> None:
+def remove_orphans_in_background(engine: str | None) -> None:
     """Remove orphans in a thread, once per process and engine, and what this process could not remove before.
 
     Failures are logged.
@@ -152,7 +151,7 @@ def remove_orphans_in_background(engine: EngineAddress) -> None:
         threading.Thread(target=_in_background, args=arguments, name="codeact-orphans", daemon=True).start()
 
 
-def _in_background(engine: EngineAddress, own: set[str], orphans: bool) -> None:
+def _in_background(engine: str | None, own: set[str], orphans: bool) -> None:
     try:
         with contextlib.closing(connect(engine)) as client:
             _remove_own(client, own)

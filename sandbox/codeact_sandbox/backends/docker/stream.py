@@ -7,8 +7,6 @@ import json
 import socket
 import ssl
 import struct
-import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from codeact_sandbox.backends.docker.engine import REQUEST_TIMEOUT
@@ -17,7 +15,9 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 DIAGNOSTICS_LIMIT = 16 * 1024
-# The runner notices the end of this process at once, but not that of an engine that was killed.
+# Seconds without a message from this process after which a sandbox ends itself. On this machine, where a debugger may stop this
+# process, the runner notices the end of this process at once, but not that of an engine that was killed.
+NETWORK_LEASE_S = 60.0
 LOCAL_LEASE_S = 3600.0
 # After so long without an acknowledgement the kernel takes the engine's machine for gone.
 NETWORK_TIMEOUT_MS = 60_000
@@ -40,11 +40,7 @@ def _attach(client: APIClient, container: str) -> Any:
 class DockerStream:
     """The attached stream of a container. Docker puts 8-byte headers before the output; the input is plain bytes."""
 
-    def __init__(self, client: APIClient, container: str, engine: str | None = None) -> None:
-        self.when_closed: Callable[[], None] = lambda: None  # called at the end of `close`
-        self.lost: str | None = None  # why this side has ended the stream without waiting for the engine, or None
-        self._engine = engine
-        self._ending = threading.Lock()
+    def __init__(self, client: APIClient, container: str) -> None:
         attached = _attach(client, container)
         self._attached = attached
         self._socket: socket.socket = getattr(attached, "_sock", attached)
@@ -121,15 +117,11 @@ class DockerStream:
 
     def wait_exit(self, timeout_s: float) -> str:
         """Return the container's exit code and what the runner wrote to its standard error."""
-        if self.lost is not None:
-            return self.lost
         stderr = self._diagnostics.decode("utf-8", "replace").strip()
         code = self._exit_code(timeout_s)
         text = f"its exit code is {code}" if code is not None else "its exit code is not known"
         if code == 137:
             text += " (killed: from outside, or out of memory)"
-        if self._engine is not None:
-            text += f"; it ran on the Docker engine {self._engine}"
         return f"{text}; it said: {stderr}" if stderr else text
 
     def _exit_code(self, timeout_s: float) -> int | None:
@@ -139,29 +131,19 @@ class DockerStream:
         except (ValueError, KeyError, AttributeError, OSError):
             return None
 
-    def lease_s(self, requested_s: float) -> float | None:
-        """Return what the user chose for a network, and far more on this machine, where a debugger may stop this process."""
-        return requested_s if self._over_network else max(requested_s, LOCAL_LEASE_S)
-
-    def abandon(self, reason: str) -> None:
-        """End the stream because its engine is lost: whoever reads it gets its end. From any thread."""
-        with self._ending:
-            self.lost = reason
-            if self._socket.fileno() >= 0:
-                with contextlib.suppress(OSError):
-                    # Not the method of a TLS socket, which would also drop the state that the reading thread uses.
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+    @property
+    def lease_s(self) -> float:
+        """Seconds without a byte from the host after which the runner exits."""
+        return NETWORK_LEASE_S if self._over_network else LOCAL_LEASE_S
 
     def close(self) -> None:
         """Close the stream; the runner reads its end and exits."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        with self._ending:
-            for item in (self._exit, getattr(self._attached, "_response", None), self._attached, self._socket):
-                if item is not None:
-                    with contextlib.suppress(OSError):
-                        item.close()
-        self.when_closed()
+        for item in (self._exit, getattr(self._attached, "_response", None), self._attached, self._socket):
+            if item is not None:
+                with contextlib.suppress(OSError):
+                    item.close()
 
 
 def _socket_of(answer: Any) -> Any:
