@@ -83,8 +83,6 @@ class BlockEnd:
 class HandoffTool:
     """The host tool of a handoff."""
 
-    branch_safe = True
-
     def __init__(self, handoff: Handoff, end: BlockEnd | None = None) -> None:
         self.name = handoff.name
         self.signature = f"(message: str = {handoff.message!r})"
@@ -219,7 +217,6 @@ class FinalAnswerTool:
     end: BlockEnd | None = None
     output_type: type[BaseModel] | None = None
 
-    branch_safe = True
     name = "final_answer"
     signature = "(value)"
     description = "Give the final answer, which ends the code and the task."

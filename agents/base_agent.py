@@ -304,8 +304,6 @@ class BaseCodeAgent(BaseChatAgent):
     def use_steps(self, steps: StepRecord | None) -> None:
         """Record what the agent receives from outside beside its model's answers; None for no record."""
         self._runner.steps = steps
-        if self._runner.jobs is not None:
-            self._runner.jobs.steps = steps
 
     @property
     def _model_client(self) -> ChatCompletionClient | None:

@@ -30,10 +30,8 @@ from autogen_codeact.agents.answer import (
     not_handed_over,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
-from autogen_codeact.agents.branch_run import RunInBranch, StepBranch
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
-from autogen_codeact.agents.jobs import AgentJobs
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
@@ -45,12 +43,11 @@ from autogen_codeact.agents.journal import (
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
-from autogen_codeact.agents.step_record import InBranch, RunEnded, StepRecord
+from autogen_codeact.agents.step_record import RunEnded, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
-from codeact_sandbox.background import RUN_IN_BACKGROUND, BackgroundJobs
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
 from codeact_sandbox.host.waiting import in_thread
@@ -79,7 +76,6 @@ class RunOptions:
     describe_environment: bool = True
     handoffs: tuple[Handoff, ...] = ()
     skills: Sequence[Path | str] = ()
-    background: bool = False
 
 
 logger = logging.getLogger("autogen_codeact")
@@ -127,8 +123,6 @@ class CodeRunner:
         self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
         self.steps: StepRecord | None = None
         """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
-        self.jobs = AgentJobs(executor) if options.background else None  # type: ignore[arg-type]
-        self._own_tools: dict[str, HostToolProtocol] = {}
         self._add_tools(options)
         self._skills: str | None = None
         if options.skills:
@@ -144,15 +138,12 @@ class CodeRunner:
             self._with_tools.add_tools(options.tools, options.approve_tool)
             check_clash(options.handoffs, [FINAL_ANSWER.name, *(t.name for t in self._with_tools.known_tools or ())])
             offered: list[HostToolProtocol] = [FINAL_ANSWER] if self.takes_answers else []
-            if self.jobs is not None:
-                self._own_tools[RUN_IN_BACKGROUND] = self.jobs.tool
-                offered.append(BackgroundJobs())
             for tool in (*offered, *map(HandoffTool, options.handoffs)):
                 self._with_tools.offer_tool(tool)
-        elif options.tools or options.approve_tool is not None or options.handoffs or options.background:
+        elif options.tools or options.approve_tool is not None or options.handoffs:
             raise ValueError(
                 f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
-                "DockerCommandLineCodeExecutor, or omit tools, approve_tool, handoffs and background."
+                "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
 
     async def surroundings(
@@ -190,19 +181,14 @@ class CodeRunner:
         blocks: list[CodeBlock],
         cancellation_token: CancellationToken,
         emit: Emit | None = None,
-        attempt: InBranch | None = None,
-        branch: StepBranch | None = None,
     ) -> RunEnded:
-        """Run the blocks, those of an attempt in a branch, if they are approved. Cancelling it kills the block that runs."""
-        in_branch = (
-            partial(branch.run, attempt, self._context_of) if attempt is not None and branch is not None else None
-        )
+        """Run the blocks, if they are approved. Cancelling it kills the block that runs."""
         approve = self.options.approval_func
         ask = partial(self._ask, approve, blocks, cancellation_token) if approve is not None else None
-        live = partial(self._run_live, blocks, cancellation_token, emit, in_branch)
+        live = partial(self._run_live, blocks, cancellation_token, emit)
         if self.steps is None:
             return (await ask() if ask is not None else None) or await live()
-        return await self.steps.run(self, blocks, live, attempt, ask)
+        return await self.steps.run(self, blocks, live, ask)
 
     async def _ask(
         self, approve: ApprovalFuncType, blocks: list[CodeBlock], token: CancellationToken
@@ -211,23 +197,10 @@ class CodeRunner:
         answer = await request_approval(approve, blocks, await self._context.get_messages(), token)
         return None if answer.approved else RunEnded(denied(answer.reason))
 
-    async def keep_attempt(self, blocks: list[CodeBlock], ended: RunEnded, branch: StepBranch, number: int) -> RunEnded:
-        """Make the state after an attempt, which has ended so, the session."""
-
-        async def live() -> RunEnded:
-            try:
-                return replace(ended, result=await branch.keep(number))
-            except BROKEN as error:
-                return self.broken(error, ended.answer)
-
-        return await (live() if self.steps is None else self.steps.run(self, blocks, live, InBranch(number)))
-
-    async def _run_live(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, attempt: RunInBranch | None
-    ) -> RunEnded:
+    async def _run_live(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None) -> RunEnded:
         end = BlockEnd()
         try:
-            return RunEnded(await awaited(self._run(blocks, token, emit, end, attempt), token), answer=end.answer)
+            return RunEnded(await awaited(self._run(blocks, token, emit, end), token), answer=end.answer)
         except BROKEN as error:
             return self.broken(error, end.answer)
 
@@ -237,22 +210,14 @@ class CodeRunner:
         return RunEnded(_with_notes(result, *notes), error, answer)
 
     async def _run(
-        self,
-        blocks: list[CodeBlock],
-        token: CancellationToken,
-        emit: Emit | None,
-        end: BlockEnd,
-        attempt: RunInBranch | None,
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
     ) -> CodeResult:
         self._ran_code = True
         await self.rebuild(token)
         before = await self._prepare(token) if self.options.setup is not None else None
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
-        if self._session is not None and attempt is not None:
-            run = partial(self._run_in_session, self._session, blocks, token, None, end)
-            result = await attempt(self._session, run)
-        elif self._session is not None:
+        if self._session is not None:
             result = await self._run_in_session(self._session, blocks, token, emit, end)
         else:
             result = await self._execute(blocks, token, emit, end)
@@ -271,22 +236,17 @@ class CodeRunner:
         token: CancellationToken,
         emit: Emit | None,
         end: BlockEnd,
-        *,
-        branch: StepBranch | None = None,
     ) -> ExecutionResult:
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
         for block in blocks:
             end.transfers.clear()
-            result = await (branch.run_block(block, end) if branch else self._execute([block], token, emit, end))
+            result = await self._execute([block], token, emit, end)
             assert self._record is not None
             note = partial(self._record.add_block, session, block, result, self.options.redact)
             # Many calls and large results take long to serialize.
             many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
-            if branch is not None:
-                branch.notes.append(note)
-            else:
-                await in_thread(note) if many else note()
+            await in_thread(note) if many else note()
             if end.transfers:
                 result = _with_notes(result, *end.take_effect(succeeded=result.exit_code == 0))
             results.append(result)
@@ -304,9 +264,7 @@ class CodeRunner:
         end = BlockEnd()
         tools = self._context_of(end).tools
         for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
-            if call.name == RUN_IN_BACKGROUND and self.jobs is not None:
-                self.jobs.repeat()
-            elif call.name in tools and call.outcome == "ok":
+            if call.name in tools and call.outcome == "ok":
                 await tools[call.name].run(call.arguments)
             if self._calls is not None:
                 self._calls.append(call)
@@ -320,7 +278,7 @@ class CodeRunner:
         if self.takes_answers:
             tools.append(FinalAnswerTool(end, self.options.output_type))
         on_call = self._calls.append if self._calls is not None else None
-        return RunContext(journalled=True, on_call=on_call, tools={t.name: t for t in tools} | self._own_tools)
+        return RunContext(journalled=True, on_call=on_call, tools={t.name: t for t in tools})
 
     async def _execute(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
@@ -376,7 +334,7 @@ class CodeRunner:
         try:
             yield f"{INTERRUPTED}\n{describe_calls(kept)}" if kept else None
         except BaseException:
-            self._interrupted += [call for call in calls if call.name not in {*self._endings, RUN_IN_BACKGROUND}]
+            self._interrupted += [call for call in calls if call.name not in self._endings]
             raise
         finally:
             self._calls = None

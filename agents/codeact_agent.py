@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-    ThoughtEvent,
-)
+from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken, Component
-from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
@@ -33,7 +30,6 @@ from autogen_codeact.agents.answer import (
 )
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
-from autogen_codeact.agents.attempts import Attempts, Choose
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import NO_PRICES, Budget, Meter, Prices
 from autogen_codeact.agents.code_runner import RunOptions
@@ -54,7 +50,6 @@ from autogen_codeact.agents.conversation import DEFAULT_BUDGET, Conversation, Em
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.model import model_name
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
-from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.tools.approval import ApproveTool
@@ -153,16 +148,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             They are added to the executor, which must not have been started. Default: those of the executor.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
             for each session, when the first turn begins, which starts the sandbox. Default: yes.
-        attempts: How many answers of the model are asked for at each step, at once, at most 16. The code of each runs in a branch
-            of the session, in turn, and the first that succeeds is kept; the others leave no trace but in the run log. If none
-            succeeds, as without network and with host tools that are not `branch_safe`, the first one runs without a branch.
-            Default 1.
-        check: Python that must succeed after the code of an attempt, in its branch, such as `assert total > 0`. Default: nothing.
-        choose: Which attempt is kept instead of the first that succeeds: "model", which sees all outputs, or a function that gets
-            all attempts and returns one, its number, or None. Its state is kept; if it failed or memory is short, it runs
-            again, without a branch. A function can't be dumped.
-        background: Whether code can start jobs that go on while the model thinks, with `run_in_background`. What is left of them
-            is ended with the turn. Default: no.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
             that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
@@ -213,10 +198,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         describe_environment: bool = True,
         skills: Sequence[Path | str] = (),
         context_budget: int | None = DEFAULT_BUDGET,
-        attempts: int = 1,
-        check: str | None = None,
-        choose: Choose | None = None,
-        background: bool = False,
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
@@ -254,11 +235,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 describe_environment=describe_environment,
                 skills=tuple(skills),
                 handoffs=as_handoffs(handoffs),
-                background=background,
             ),
         )
-        self._attempts = Attempts(attempts, check, choose)
-        self._attempts.check_arguments(code_executor)
         self._prompt_style: prompt.PromptStyle = prompt_style
         self._prices = prices
         prices = prices or Prices.known(model_name(model_client))
@@ -295,7 +273,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             by_call=self._runner.takes_answers,
             environment=environment,
             handoffs=[HandoffTool(handoff) for handoff in self._options.handoffs],
-            background=self._options.background,
         )
 
     # One turn
@@ -307,28 +284,22 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._notes, self._repeated = NotRunNotes(), RepeatedCode()
         self._was_too_long = False
         self._output = ""
-        try:
-            while (reached := meter.reached()) is None and not self._repeated.stuck:
-                try:
-                    with with_deadline(token, meter.seconds_left) as inner:
-                        answer = await self._step(conversation, meter, inner, emit)
-                except DeadlineExpired:
-                    reached = "max_seconds", ""
-                    break
-                if answer is not None and (
-                    self._runner.jobs is None or await self._runner.jobs.may_end(conversation, answer, emit)
-                ):
-                    return answer
-            limit = "repeated_code" if reached is None else reached[0]
-            most = getattr(self._budget, limit, None)
-            await conversation.notify(prompt.CLOSING[limit].format(limit=most) + prompt.CLOSE)
-            generated = None
-            with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
-                generated = await conversation.generate(inner, emit, self._options.output_type)
-            return self._closing_answer(limit, most, meter.used.steps, generated)
-        finally:
-            if self._runner.jobs is not None:
-                await asyncio.shield(asyncio.ensure_future(self._runner.jobs.end()))
+        while (reached := meter.reached()) is None and not self._repeated.stuck:
+            try:
+                with with_deadline(token, meter.seconds_left) as inner:
+                    answer = await self._step(conversation, meter, inner, emit)
+            except DeadlineExpired:
+                reached = "max_seconds", ""
+                break
+            if answer is not None:
+                return answer
+        limit = "repeated_code" if reached is None else reached[0]
+        most = getattr(self._budget, limit, None)
+        await conversation.notify(prompt.CLOSING[limit].format(limit=most) + prompt.CLOSE)
+        generated = None
+        with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
+            generated = await conversation.generate(inner, emit, self._options.output_type)
+        return self._closing_answer(limit, most, meter.used.steps, generated)
 
     async def _step(
         self, conversation: Conversation, meter: Meter, token: CancellationToken, emit: Emit
@@ -336,14 +307,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         """Have the model write a message, and run its code. Return the answer, or None if there is none yet."""
         meter.add(steps=1)
         attempt, step = meter.used.steps - 1, str(meter.used.steps)
-        ended, more = None, dict[str, str]()
-        if self._attempts.count == 1:
-            generated = await conversation.ask(token, emit)
-        else:
-            generated, ended, kept = await self._attempts.take(conversation, self._runner, self._runnable, token)
-            more = {"attempts": str(self._attempts.count), "kept": str(kept)}
-            if generated.thought:
-                await emit(ThoughtEvent(content=generated.thought, source=self.name))
+        generated = await conversation.ask(token, emit)
         meter.add(generated.usage, steps=0)
         text, output_type = str(generated.content), self._options.output_type
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
@@ -354,10 +318,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             await emit(self._generation_event(attempt, generated, nothing, SAME_AGAIN, step=step))
             return None
         if code.blocks:
-            await emit(self._generation_event(attempt, generated, code, step=step, **more))
-            return await self._run_step(
-                conversation, generated, code, attempt=attempt, token=token, emit=emit, ended=ended
-            )
+            await emit(self._generation_event(attempt, generated, code, step=step))
+            return await self._run_step(conversation, generated, code, attempt=attempt, token=token, emit=emit)
         problem = self._problem(generated, code)
         answer = read_answer(text, output_type) if problem is None else problem
         if isinstance(answer, Answer):
@@ -369,14 +331,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         await conversation.notify(answer)
         await emit(self._generation_event(attempt, generated, code, answer, step=step))
         return None
-
-    def _runnable(self, generated: CreateResult) -> tuple[list[CodeBlock], bool]:
-        """Return the code of an answer that runs in an attempt, and whether an answer without code can be the end."""
-        text = str(generated.content)
-        code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
-        answers = not (code.blocks or code.cut_off or code.not_run) and generated.finish_reason != "length"
-        answers = answers and isinstance(read_answer(text, self._options.output_type), Answer)
-        return [] if code.blocks == self._repeated.told else code.blocks, answers
 
     def _problem(self, generated: CreateResult, code: FoundCode) -> str | None:
         """Return why a message that runs nothing is not the answer, as a message to the model; None if it is."""
@@ -398,11 +352,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         attempt: int,
         token: CancellationToken,
         emit: Emit,
-        ended: RunEnded | None = None,
     ) -> BaseChatMessage | None:
         """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
-        if ended is None:
-            ended = await self._runner.run(code.blocks, token, emit)
+        ended = await self._runner.run(code.blocks, token, emit)
         if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
         self._sandbox_broke = ended.error is not None
@@ -411,12 +363,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"], ran=True)
         remarks = self._repeated.remarks(code.blocks, result)
-        more = {"step": step}
-        if self._runner.jobs is not None and (jobs := await self._runner.jobs.news(result)).text:
-            remarks, more["jobs"] = [*remarks, jobs.text], jobs.text
         self._output = result.output if result.exit_code == 0 else ""
         shown = await self._show_result(
-            conversation, result, not_run, attempt, emit, limit=limit, whole=whole, further=remarks, **more
+            conversation, result, not_run, attempt, emit, limit=limit, whole=whole, further=remarks, step=step
         )
         if isinstance(answer, Transfer):
             output = shown if self._runner.has_other_effects(result) else None
@@ -448,10 +397,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             **self._budget.model_dump(include={"max_steps", "max_tokens", "max_seconds", "max_cost"}),
             prices=self._prices,
             max_output_chars=self._max_output_chars,
-            attempts=self._attempts.count,
-            check=self._attempts.check,
-            choose=self._attempts.config(),
-            background=self._options.background,
         )
 
 

@@ -55,10 +55,6 @@ HANDOFFS = (
     "These functions hand the task over to another agent, with a message to it. A call takes effect when its block of code "
     "ends without an error; then your turn is over. Call one of them at most, and not together with `final_answer`:"
 )
-BACKGROUND = """\
-`job = run_in_background("python train.py")` starts a command that goes on while you think; what it writes is shown to you with \
-the next outputs. `job.wait(seconds)` returns its exit code, or None if it still runs; `job.output()` returns what it has \
-written; `job.stop()` ends it. Use it for servers, and for what takes longer than one block may."""
 SETUP = "This has been run in the session already:\n```python\n{setup}\n```"
 
 EMPTY = "Your message was empty. Go on: act in code, or give the answer."
@@ -97,7 +93,6 @@ def system_message(
     by_call: bool = True,
     environment: str | None = None,
     handoffs: Sequence[HostToolProtocol] = (),
-    background: bool = False,
 ) -> str:
     """Make the system message."""
     parts: list[str | None] = [
@@ -109,8 +104,6 @@ def system_message(
     ]
     if style == "brief":
         parts = [BRIEF if task == TASK else f"{task}\n\n{BRIEF}", environment, describe_tools(tools)]
-    if background:
-        parts.append(BACKGROUND)
     if handoffs:
         parts.append(describe_functions(HANDOFFS, handoffs))
     if setup is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from autogen_agentchat.agents import CodeExecutorAgent
 from autogen_agentchat.base import Handoff
@@ -97,10 +97,6 @@ class CodeActAgentConfig(AgentConfig):
     max_cost: float | None = Field(default=None, gt=0)
     prices: Prices | None = None
     max_output_chars: int = Field(default=20_000, ge=1)
-    attempts: int = Field(default=1, ge=1, le=16)
-    check: str | None = None
-    choose: Literal["model"] | None = None
-    background: bool = False
     context_budget: int | None = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
@@ -345,11 +344,9 @@ class Conversation:
         emit: Emit,
         form: JsonForm = None,
         *question: LLMMessage,
-        messages: list[LLMMessage] | None = None,
     ) -> CreateResult:
         """Call the model, and return its answer; neither that nor the question is added to the context."""
-        if messages is None:
-            messages = await self.messages(token, *question)
+        messages = await self.messages(token, *question)
         async with aclosing(stream_answer(self.client, messages, token, stream=self._stream, form=form)) as answer:
             async for item in answer:
                 if isinstance(item, str):
@@ -359,30 +356,6 @@ class Conversation:
         if result.thought:
             await emit(ThoughtEvent(content=result.thought, source=self._source))
         return result
-
-    async def ask_for_several(self, count: int, token: CancellationToken) -> list[CreateResult]:
-        """Ask for several answers at once, and return those that came, in that order; none is added to the context.
-
-        Raises:
-            Exception: No answer came; the first error of the client.
-        """
-        messages = await self.messages(token)
-        answers, errors = list[CreateResult](), list[Exception]()
-
-        async def ask() -> None:
-            try:
-                answers.append(await self.ask(token, pass_on_nothing, messages=messages))
-            except Exception as error:  # noqa: BLE001 - whatever a model client raises
-                errors.append(error)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(count):
-                group.create_task(ask())
-        if token.is_cancelled():
-            raise asyncio.CancelledError
-        if not answers:
-            raise errors[0]
-        return answers
 
     @asynccontextmanager
     async def restored_on_error(self) -> AsyncIterator[None]:
@@ -400,10 +373,6 @@ class Conversation:
             else:
                 await context.load_state(before)
             raise
-
-
-async def pass_on_nothing(_: BaseAgentEvent) -> None:
-    """Drop an event: an `Emit` for nobody."""
 
 
 def has_content(message: LLMMessage) -> bool:

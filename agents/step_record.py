@@ -13,9 +13,8 @@ from autogen_codeact.agents.journal import Journal
 from codeact_sandbox import SandboxError
 
 T = TypeVar("T")
-Kind = Literal["facts", "rebuild", "file", "choice", "jobs"]
-"""What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text,
-which attempt is kept, what is new of background jobs."""
+Kind = Literal["facts", "rebuild", "file"]
+"""What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text."""
 
 
 @dataclass(frozen=True)
@@ -25,25 +24,6 @@ class RunEnded:
     result: CodeResult
     error: SandboxError | None = None
     answer: Answer | Transfer | None = None
-
-
-@dataclass(frozen=True)
-class InBranch:
-    """How the code of one attempt runs: in a branch of the session.
-
-    Args:
-        number: Number of the attempt in its step, from 1.
-        keep: Whether the branch becomes the session if the code succeeds.
-        check: Code after it that must succeed as well.
-    """
-
-    number: int
-    keep: bool = True
-    check: CodeBlock | None = None
-
-    def keeps(self, result: CodeResult) -> bool:
-        """Whether the branch is kept in which code had this result."""
-        return self.keep and result.exit_code == 0
 
 
 class RunsCode(Protocol):
@@ -66,10 +46,9 @@ class StepRecord(Protocol):
         runner: RunsCode,
         blocks: list[CodeBlock],
         live: Callable[[], Awaitable[RunEnded]],
-        attempt: InBranch | None = None,
         ask: Callable[[], Awaitable[RunEnded | None]] | None = None,
     ) -> RunEnded:
-        """Run the code of a step, or of one attempt at it, unless `ask` says how it ended; or return how it ended before."""
+        """Run the code of a step, unless `ask` says how it ended; or return how it ended before."""
 
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""

@@ -42,7 +42,6 @@ class AgentChoice:
     team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
     act: bool = agent_option(False, "--act", help="One agent that works in steps; later ones see its variables.")
     steps: int | None = agent_option(None, min=1, metavar="N", help="Most steps with --act.", show_default="20")
-    attempts: int | None = agent_option(None, min=1, max=16, metavar="N", help="Answers tried at each step with --act.")
 
     def check(self, sandbox: SandboxChoice) -> None:
         """Raise a `CommandError` if the options do not fit together."""
@@ -56,10 +55,6 @@ class AgentChoice:
             raise CommandError("--act needs --mode session: leave --mode process out.")
         if self.steps is not None and not self.act:
             raise CommandError("--steps is only for --act.")
-        if self.attempts is not None and not self.act:
-            raise CommandError("--attempts is only for --act.")
-        if self.attempts not in (None, 1) and sandbox.network not in (None, "none"):
-            raise CommandError("--attempts is not for --network: what an attempt does there can't be undone.")
 
 
 @dataclass(frozen=True)

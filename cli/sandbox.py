@@ -84,7 +84,6 @@ def make_agent(
             executor,
             model_client=client,
             max_steps=choice.steps or 20,
-            attempts=choice.attempts or 1,
             **(budget.model_dump(include={"max_cost"}) | {"prices": budget.prices} if budget is not None else {}),
             **options,
         )

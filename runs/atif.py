@@ -185,8 +185,6 @@ class _AgentSteps(_Steps):
         if not ran:
             return
         result, extra = event.result, dict[str, Any](duration_s=event.duration_s)
-        if event.undone:  # an attempt that was not kept
-            extra["undone"] = True
         if result is not None:
             extra |= {"exit_code": result.exit_code, "outcome": result.outcome}
             fields = {"name", "arguments", "outcome", "result"}

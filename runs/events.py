@@ -216,12 +216,10 @@ class BlockStarted(NumberedEvent):
 
     Args:
         blocks: The code: one block in a session, maybe several in process mode.
-        attempt: Number of the attempt at a step whose code it is, from 1, which runs in a branch; 0 for code of no attempt.
     """
 
     type: Literal["block_started"] = "block_started"
     blocks: list[CodeText]
-    attempt: int = 0
 
 
 class BlockFinished(NumberedEvent):
@@ -231,7 +229,6 @@ class BlockFinished(NumberedEvent):
         result: Its result; None if there is none.
         duration_s: Seconds that it took, with the start of the sandbox.
         journal: How it has changed the journal of its session; None without a session.
-        undone: Whether it ran in a branch that was not kept.
     """
 
     type: Literal["block_finished"] = "block_finished"
@@ -239,20 +236,18 @@ class BlockFinished(NumberedEvent):
     error: ErrorInfo | None = None
     duration_s: float = 0.0
     journal: JournalChange | None = None
-    undone: bool = False
 
 
 class ValueLogged(Event):
     """An agent has got something else from outside.
 
     Args:
-        kind: `facts` about its sandbox, how the session was rebuilt (`rebuild`), the name of a `file` for a long text, the number
-            of the attempt that is kept (`choice`), or what is new of background `jobs`.
+        kind: `facts` about its sandbox, how the session was rebuilt (`rebuild`), the name of a `file` for a long text.
     """
 
     type: Literal["value"] = "value"
     agent: str
-    kind: Literal["facts", "rebuild", "file", "choice", "jobs"]
+    kind: Literal["facts", "rebuild", "file"]
     value: Any
 
 

@@ -207,7 +207,7 @@ class _Cells:
                         yield from self._code(self._under_way.pop(next(iter(self._under_way))), None)
                 case BlockFinished():
                     begun = self._under_way.pop((event.agent, event.number), None)
-                    if begun is not None and not event.undone:
+                    if begun is not None:
                         yield from self._code(begun, event)
                 case Gap():
                     yield markdown_cell(f"*A part of the log can't be read: {event.reason}.*")

@@ -16,7 +16,7 @@ from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
-from autogen_codeact.agents.step_record import InBranch, Kind, RunEnded, RunsCode
+from autogen_codeact.agents.step_record import Kind, RunEnded, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.tools.later import ASKS
 from autogen_codeact.runs.answers import RunWaiting
@@ -231,17 +231,16 @@ class AgentSteps:
         runner: RunsCode,
         blocks: list[CodeBlock],
         live: Callable[[], Awaitable[RunEnded]],
-        attempt: InBranch | None = None,
         ask: Ask | None = None,
     ) -> RunEnded:
-        """Run the code of a step, or of one attempt at it, unless `ask` says how it ended; or return how it ended before."""
+        """Run the code of a step, unless `ask` says how it ended; or return how it ended before."""
         code = [CodeText(code=block.code, language=block.language) for block in blocks]
         step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
         if step is not None:
-            return await self._repeat(runner, step, attempt)
-        return await self._run(runner, code, live, attempt, ask)
+            return await self._repeat(runner, step)
+        return await self._run(runner, code, live, ask)
 
-    async def _repeat(self, runner: RunsCode, step: StepResult, attempt: InBranch | None) -> RunEnded:
+    async def _repeat(self, runner: RunsCode, step: StepResult) -> RunEnded:
         if (result := step.result) is None:
             raise to_exception(step.error or ErrorInfo(type="RuntimeError", message="the log has no result"))
         if step.unknown:
@@ -253,7 +252,6 @@ class AgentSteps:
                     agent=self.agent,
                     number=step.number,
                     result=result_record(known, files),
-                    undone=attempt is not None,
                 )
             )
         return await runner.repeat(result, step.broke)
@@ -263,19 +261,16 @@ class AgentSteps:
         runner: RunsCode,
         code: list[CodeText],
         live: Callable[[], Awaitable[RunEnded]],
-        attempt: InBranch | None,
         ask: Ask | None,
     ) -> RunEnded:
         await self._do_late()
         questions, step = self.questions, Step(self.log, self.agent, self.history.steps + 1)
         if questions is None:
-            return await self._run_step(runner, step, code, live, attempt, ask=ask)
+            return await self._run_step(runner, step, code, live, ask=ask)
         with questions.busy(step):
             token = ASKS.set(StepQuestions(questions, step))
             try:
-                return await self._run_step(
-                    runner, step, code, lambda: questions.unless_ended(live()), attempt, ask=ask
-                )
+                return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()), ask=ask)
             finally:
                 ASKS.reset(token)
 
@@ -285,7 +280,6 @@ class AgentSteps:
         step: Step,
         code: list[CodeText],
         live: Callable[[], Awaitable[RunEnded]],
-        attempt: InBranch | None,
         *,
         ask: Ask | None,
     ) -> RunEnded:
@@ -296,7 +290,7 @@ class AgentSteps:
             refused = await ask()
         self.history.steps = number = step.number
         began = time.monotonic()
-        started = BlockStarted(agent=self.agent, number=number, blocks=code, attempt=attempt.number if attempt else 0)
+        started = BlockStarted(agent=self.agent, number=number, blocks=code)
         await self.log.write(started, sync=True)
         token = CURRENT_STEP.set(step)
         try:
@@ -308,13 +302,10 @@ class AgentSteps:
             raise
         finally:
             CURRENT_STEP.reset(token)
-        undone = attempt is not None and not attempt.keeps(ended.result)
-        self._put_finished(number, ended, time.monotonic() - began, runner.journal(), undone=undone)
+        self._put_finished(number, ended, time.monotonic() - began, runner.journal())
         return ended
 
-    def _put_finished(
-        self, number: int, ended: RunEnded, seconds: float, journal: Journal | None, *, undone: bool
-    ) -> None:
+    def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
         change = self.journal.change(journal)
         error = error_info(ended.error) if ended.error is not None else None
 
@@ -325,7 +316,6 @@ class AgentSteps:
                 result=result_record(ended.result, files),
                 error=error,
                 duration_s=seconds,
-                undone=undone,
             )
             if change is not None:
                 finished.journal, added = change

@@ -41,9 +41,7 @@ KINDS = frozenset(
 
 FIXED: dict[str, Any] = {
     "allow_pip": False,
-    "attempts": 1,
     "auto_remove": True,
-    "background": False,
     "functions_module": "functions",
     "image": DEFAULT_IMAGE,
     "network": "none",
@@ -103,7 +101,7 @@ ALLOWED = {
     "autogen_codeact.executors.AskModel": Known("tool_policy", "instructions"),
     "autogen_codeact.agents.CodeExecutorAgent": Known("agent", f"{_OURS} sources"),
     "autogen_codeact.agents.CodeActAgent": Known(
-        "agent", f"{_OURS} prompt_style handoffs max_tokens max_seconds max_cost prices choose"
+        "agent", f"{_OURS} prompt_style handoffs max_tokens max_seconds max_cost prices"
     ),
     "autogen_codeact.teams.RoundRobin": Known("speakers"),
     "autogen_codeact.teams.Handoff": Known("speakers"),

@@ -66,8 +66,6 @@ def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bo
         "running": running,
         "usage": entry.usage,
     }
-    if entry.undone:
-        step["undone"] = True
     try:
         _fill(run, entry, step, events, running=running)
     except MALFORMED as error:
@@ -141,14 +139,9 @@ def _take(run: Run, entry: StepEntry, step: Step, event: RunEvent | UnknownEvent
         case TurnFinished():
             step["error"] = _error(event.error)
         case ValueLogged():
-            step["text"] = f"{entry.title.rstrip('.')}: {_value_text(event)}"
+            step["text"] = f"{entry.title.rstrip('.')}: {json_text(event.value)}"
         case UnknownEvent():
             step["text"] = json_text(event.data)
-
-
-def _value_text(event: ValueLogged) -> str:
-    news = event.value.get("text") if event.kind == "jobs" and isinstance(event.value, dict) else None
-    return bounded(str(news), TEXT_CHARS) if news is not None else json_text(event.value)
 
 
 def _take_answer(step: Step, event: ModelCallFinished) -> None:

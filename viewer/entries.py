@@ -66,8 +66,6 @@ class StepEntry:
         default_factory=dict
     )  # earlier copies of its changed files, as the log has them
     answer: str | None = None  # the model's answer, to see whether a message repeats it
-    attempt: bool = False  # a block that ran in a branch
-    undone: bool = False  # an attempt that was not kept
     revision: int = 0  # number of its last change among all changes of the run
 
     def set_title(self, text: object, *, markdown: bool = False) -> None:

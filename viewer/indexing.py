@@ -21,8 +21,8 @@ MAX_SIZE = 96 * 1024 * 1024
 """Bytes of memory that the index of a run may take."""
 _ENTRY_BYTES, _PLACE_BYTES, _AGENT_BYTES, _FILE_BYTES, _PIECE_BYTES = 1_200, 180, 1_500, 800, 60
 _MAX_ANSWER = 8_000
-_MAX_ATTEMPTS = 16
-_VALUES = {"rebuild": "The session was rebuilt.", "choice": "An attempt was chosen.", "jobs": "Background jobs"}
+_MAX_CALLS = 32
+_VALUES = {"rebuild": "The session was rebuilt."}
 _FENCES = ("```", "~~~", "<")
 _ROOM_OF_FENCES = 30
 
@@ -33,10 +33,7 @@ class _Agent:
 
     key: str
     calls: dict[int, StepEntry] = field(default_factory=dict)  # calls of its model without an answer, by their numbers
-    answers: list[StepEntry] = field(
-        default_factory=list
-    )  # its last calls: of several attempts at a step, if more than one
-    kept: StepEntry | None = None  # the block of the attempt that was kept
+    answer: StepEntry | None = None  # its last call that was answered
     call: StepEntry | None = None  # a call of its model whose answer has not become a message yet
     generated: StepEntry | None = None  # a message of code alone, that becomes a block
     code: StepEntry | None = None  # its last message with code
@@ -213,23 +210,23 @@ class StepIndex:
 
     def _on_model_call_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
-        agent.generated = agent.ran = agent.kept = None
-        # Those of attempts stay until the message of the one that is kept.
-        if not (agent.calls or len(agent.answers) > 1) or len(agent.calls) + len(agent.answers) > 2 * _MAX_ATTEMPTS:
-            self._forget(agent)
+        agent.generated = agent.ran = None
+        self._forget(agent)
         agent.call = agent.calls[int(line.data["number"])] = self._new("model_call", agent.key, line, is_open=True)
         agent.call.title = "The model is asked"
 
     def _forget(self, agent: _Agent) -> None:
-        for entry in agent.answers:
-            self._keep_answer(entry, None)
-        agent.calls, agent.answers = {}, []
+        if agent.answer is not None:
+            self._keep_answer(agent.answer, None)
+            agent.answer = None
+        if len(agent.calls) > _MAX_CALLS:  # of a log that starts calls only
+            agent.calls.clear()
 
     def _on_model_call_finished(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry = agent.calls.pop(int(line.data["number"]), None)
         entry = self._extend(entry, line) if entry is not None else self._new("model_call", agent.key, line)
-        agent.answers.append(entry)
+        agent.answer = entry
         entry.is_open, entry.live = False, None
         entry.took_s = seconds(line.data.get("duration_s"))
         self.timing["model_s"] += entry.took_s
@@ -265,7 +262,6 @@ class StepIndex:
         entry, agent.generated = agent.generated, None
         entry = self._extend(entry, line) if entry is not None else self._new("block", agent.key, line)
         entry.kind, entry.is_open, entry.process = "block", True, self.resumed
-        entry.attempt = bool(line.data.get("attempt"))
         entry.set_title("\n".join(str(each["code"]) for each in line.data["blocks"] if each.get("code")))
         for old in list(agent.blocks):
             if len(agent.blocks) > 8:  # of a log that starts blocks only
@@ -278,9 +274,6 @@ class StepIndex:
         entry = agent.blocks.pop(int(line.data["number"]), None) or self._new("block", agent.key, None)
         self._extend(entry, line)
         entry.is_open, agent.ran = False, entry
-        entry.undone = line.data.get("undone") is True
-        if entry.attempt and not entry.undone:
-            agent.kept = entry
         result, error = line.data.get("result"), line.data.get("error")
         duration, in_tools = seconds(line.data.get("duration_s")), 0.0
         if result is not None:
@@ -367,12 +360,6 @@ class StepIndex:
     def _answered(self, agent: _Agent, kind: StepKind, line: RawEvent, message: Mapping[str, Any]) -> StepEntry:
         """Make the call of a model the message that has come of it; or a new step of a message without one."""
         entry, content = agent.call, message.get("content")
-        if len(agent.answers) > 1:
-            entry = next((each for each in agent.answers if each.answer == content), entry)
-            for each in agent.answers:
-                each.undone = each is not entry
-                self.touch(each)
-            agent.answers = []
         repeats = entry is not None and (entry.answer is None or entry.kind != "decision" or entry.answer == content)
         if entry is not None and not entry.is_open and (repeats or kind == "decision"):
             agent.call = None
@@ -400,8 +387,8 @@ class StepIndex:
                 agent.generated = entry
 
     def _code_executed(self, agent: _Agent, line: RawEvent, metadata: Mapping[str, Any]) -> None:
-        if agent.ran is not None or agent.kept is not None:
-            agent.ran = agent.kept = None
+        if agent.ran is not None:
+            agent.ran = None
             return
         # Code that was not approved never ran.
         entry, agent.generated = agent.generated, None

@@ -141,7 +141,6 @@ class Step(TypedDict):
     duration_s: float
     running: bool
     usage: Usage | None
-    undone: NotRequired[bool]  # model_call, block: it belongs to an attempt that was not kept
     thought: NotRequired[str]  # message, model_call, block: what the model thought before it
     # task, message, handoff, event, model_call, decision (the reason), gap (the reason), resumed
     text: NotRequired[str]

@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Protocol, Self, TypeVar
 
 from codeact_sandbox import backend_selection as select
@@ -36,6 +35,7 @@ COMMANDS = (
 OUTSIDE = (
     "a branch could not be undone here: its blocks can have effects outside the sandbox (its network, or bind_dir)"
 )
+CHECKPOINT = "branch"
 _T = TypeVar("_T")
 # The branch whose own work this is: nobody else may use the sandbox meanwhile.
 inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=None)
@@ -57,16 +57,6 @@ class HasSession(HasCommands, Protocol):
         """Stop a sandbox with a partly undone session; the next block gets another one."""
 
 
-@dataclass(frozen=True)
-class State:
-    """A state of a session to go back to: the name of its checkpoint, its workspace, and what its blocks have changed."""
-
-    name: str
-    files: BinaryIO
-    changed: dict[str, dict[str, Any]]
-    results: list[Result]
-
-
 class _Files(ReplayWorkspace):
     """The workspace of a branch: notes what blocks change, for the host to get it if the branch is kept."""
 
@@ -80,9 +70,9 @@ class AsyncBranch:
     def __init__(self, sandbox: HasSession) -> None:
         self._sandbox = sandbox
         self._client: RunnerClient | None = None
-        self._states: list[State] = []  # that of the beginning, and those that are held
-        self.results: list[Result] = []
-        """Those of its blocks; if it is kept, they get their files."""
+        self._saved: BinaryIO | None = None  # the workspace at its beginning
+        self._undelivered: dict[str, dict[str, Any]] = {}
+        self._results: list[Result] = []
 
     async def __aenter__(self) -> Self:
         await self._alone(self._begin())
@@ -117,11 +107,7 @@ class AsyncBranch:
         Raises:
             SandboxError: The branch is over, or something around the code broke.
         """
-        return await self.run_block(Block(code, language), RunContext(), timeout)
-
-    async def run_block(self, block: CodeAndLanguage, context: RunContext, timeout: float | None = None) -> Result:
-        """Run a block of a caller that adds something to it."""
-        return await self._alone(self._run(block, replace(context, branch=True), timeout))
+        return await self._alone(self._run(Block(code, language), timeout))
 
     async def keep(self) -> None:
         """Make the branch the session, store its files on the host, and end it; the results of its blocks then name them.
@@ -130,14 +116,6 @@ class AsyncBranch:
             SandboxError: The branch is over, or the sandbox has ended.
         """
         await self._alone(self._keep())
-
-    async def hold(self) -> State:
-        """Save the state of now, for `go_back`; raises `Unsupported` if there is no room for it."""
-        return await self._alone(self._save())
-
-    async def go_back(self, state: State | None = None) -> None:
-        """Go back to a state; by default to the beginning, from which `Unsupported` is raised if that can't be done again."""
-        await self._alone(self._go_back(state or self._states[0], again=state is None))
 
     async def _alone(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something while no block of anybody else runs."""
@@ -181,23 +159,18 @@ class AsyncBranch:
             await self._close()
             raise
 
-    async def _save(self) -> State:
+    async def _save(self) -> None:
         client = self._live()
-        name, held = f"branch {len(self._states)}", sum(each.files.tell() for each in self._states[1:])
-        files: BinaryIO = await in_thread(tempfile.TemporaryFile)
+        saved: BinaryIO = await in_thread(tempfile.TemporaryFile)
+        self._saved = saved
         try:
-            await trees.save(self._sandbox, files, held)
-            reason: object = await self._files.checkpoint(name)
+            await trees.save(self._sandbox, saved)
+            reason: object = await self._files.checkpoint(CHECKPOINT)
         except SandboxFileError as error:
             reason = error
-        except BaseException:
-            await in_thread(files.close)
-            raise
         if reason is not None:
-            await in_thread(files.close)
             raise Unsupported(f"the session can't be branched: {reason}")
-        self._states.append(State(name, files, dict(client.blocks.undelivered), list(self.results)))
-        return self._states[-1]
+        self._undelivered = dict(client.blocks.undelivered)
 
     def _live(self) -> RunnerClient:
         if self._client is None or self._sandbox.branch is not self:
@@ -206,14 +179,14 @@ class AsyncBranch:
             raise SandboxDied("it is not running")
         return self._client
 
-    async def _run(self, block: CodeAndLanguage, context: RunContext, timeout: float | None) -> Result:
+    async def _run(self, block: CodeAndLanguage, timeout: float | None) -> Result:
         client, sandbox = self._live(), self._sandbox
         check_block(block)
         limit = parse_timeout(timeout) if timeout is not None else sandbox.timeout
-        result = await sandbox._run_block(client, block, context, limit, replay=self._files)
-        if not self.results:
+        result = await sandbox._run_block(client, block, RunContext(branch=True), limit, replay=self._files)
+        if not self._results:
             result.files_before = self._files_before
-        self.results.append(result)
+        self._results.append(result)
         return result
 
     async def _keep(self) -> None:
@@ -222,29 +195,23 @@ class AsyncBranch:
         await self._drop(client)
         self._sandbox.branch = None
         artifacts = await sync.pull(workspace, client, Reply({}, b"", {}))
-        for result in self.results:
+        for result in self._results:
             shown = await in_thread(display_files.store, result.displays, workspace)
             result.displays, result.artifacts = tuple(shown.displays), tuple(shown.artifacts)
             result.notes += tuple(shown.notes)
-        if self.results:
-            self.results[-1].artifacts = display_files.merged(artifacts, self.results[-1].artifacts)
+        if self._results:
+            self._results[-1].artifacts = display_files.merged(artifacts, self._results[-1].artifacts)
 
     async def _undo(self) -> None:
-        await self._go_back(self._states[0])
-        await self._drop(self._live())
-
-    async def _go_back(self, state: State, *, again: bool = False) -> None:
         client = self._live()
-        not_taken = await self._files._roll_back(state.name)
+        assert self._saved is not None
+        await self._files._roll_back(CHECKPOINT)
         await self._files._drain()
-        await trees.put_back(self._sandbox, state.files)
+        await trees.put_back(self._sandbox, self._saved)
         # What was put back is no change of the next block.
         await client.requests.ask({"op": "changed"})
-        client.blocks.undelivered, self.results = dict(state.changed), list(state.results)
-        if again and not_taken is not None:
-            await self._drop(client)
-            self._sandbox.branch = None  # the session is as before it
-            raise Unsupported(f"the session can't be branched: {not_taken}")
+        client.blocks.undelivered = self._undelivered
+        await self._drop(client)
 
     async def _drop(self, client: RunnerClient) -> None:
         await client.requests.ask({"drop": True}, kind=Frame.TAKE_CHECKPOINT)
@@ -252,6 +219,6 @@ class AsyncBranch:
     async def _close(self) -> None:
         if self._sandbox.branch is self:
             self._sandbox.branch = None
-        states, self._states = self._states, []
-        for state in states:
-            await in_thread(state.files.close)
+        saved, self._saved = self._saved, None
+        if saved is not None:
+            await in_thread(saved.close)

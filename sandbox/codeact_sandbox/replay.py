@@ -197,10 +197,9 @@ class ReplayWorkspace:
         # What is left of the block there would be found by later ones.
         await self._client.requests.ask({"op": "empty"})
 
-    async def _roll_back(self, name: str | None = None) -> object:
-        """Go back to a checkpoint, and return why it can't be done again, or None."""
+    async def _roll_back(self, name: str | None = None) -> None:
         try:
-            return (await self._client.requests.ask({"name": name}, kind=Frame.ROLL_BACK)).message.get("not_taken")
+            await self._client.requests.ask({"name": name}, kind=Frame.ROLL_BACK)
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 

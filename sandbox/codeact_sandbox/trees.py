@@ -282,12 +282,12 @@ async def unpack(sandbox: HasCommands, content: Input, *, compressed: bool = Tru
     await _answer(sandbox, "unpack", ".", content=content, timeout=TRANSFER_TIMEOUT_S, compressed=compressed)
 
 
-async def save(sandbox: HasCommands, file: BinaryIO, taken: int = 0) -> None:
-    """Write the workspace as a tar file, for `put_back`; with the bytes already `taken` it has to fit the workspace's size.
+async def save(sandbox: HasCommands, file: BinaryIO) -> None:
+    """Write the workspace as a tar file, for `put_back`.
 
     Files with holes can be larger than all that the workspace can hold; code in the sandbox could also send more than it has.
     """
-    size, written = parse_size(sandbox.options.limits.resolved().workspace), taken
+    size, written = parse_size(sandbox.options.limits.resolved().workspace), 0
 
     async def take(data: bytes) -> None:
         nonlocal written

@@ -130,10 +130,6 @@ ARGUMENTS: dict[str, Any] = {
     "skills": [str(Path(__file__).parents[2] / "samples" / "skills")],
     "max_cost": 0.5,
     "prices": Prices(prompt=1, completion=2),
-    "attempts": 2,
-    "check": "assert total > 0",
-    "choose": "model",
-    "background": True,
 }
 
 

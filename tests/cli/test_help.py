@@ -20,7 +20,7 @@ OPTIONS = {
     "mcp": SANDBOX,
     "run": f"""
 TASK --model replay:FILE --base-url --api-key-env --model-timeout --untrusted --retries --team --act
---steps --attempts --stream --json --mode --view --approve --save --max-cost --price {SANDBOX}
+--steps --stream --json --mode --view --approve --save --max-cost --price {SANDBOX}
     """,
     "chat": f"""
 --model --base-url --api-key-env --model-timeout --untrusted --agent --team --steps --stream --approve

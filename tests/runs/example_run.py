@@ -54,18 +54,6 @@ def model(steps: int, per_turn: int = 99) -> Callable[[list[dict[str, Any]]], st
     return answer
 
 
-def failing_once(answer: Callable[[list[dict[str, Any]]], str]) -> Callable[[list[dict[str, Any]]], str]:
-    """A model whose first answer to each conversation has code that fails after it has changed the session and a file."""
-    asked = set[int]()
-
-    def answer_or_fail(messages: list[dict[str, Any]]) -> str:
-        text, fails = answer(messages), len(messages) not in asked
-        asked.add(len(messages))
-        return text.replace("print(values)", "open('lost', 'w').close(); raise ValueError") if fails else text
-
-    return answer_or_fail
-
-
 def expected(steps: int) -> str:
     """The answer of a run that was never interrupted."""
     return ANSWER.format(values={number: 3 * number for number in range(1, steps + 1)})

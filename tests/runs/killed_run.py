@@ -26,7 +26,6 @@ from autogen_codeact.runs import RunWaiting, recorded, resumed
 from autogen_codeact.runs.plan import make_plan
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams import Team
-from codeact_sandbox import HostTool
 from tests.runs.example_run import counting_tool
 
 
@@ -59,11 +58,7 @@ def make_client(server: str) -> ChatCompletionClient:
 def make(kind: str, executor: SandboxCodeExecutor, server: str, calls: Path) -> ChatAgent | BaseTeam:
     """One agent, or a team of three that share a session."""
     tool: Any = counting_tool(calls)
-    if kind == "attempts":
-        more: dict[str, Any] = {"attempts": 2}
-        tool = HostTool(tool, branch_safe=True)
-    else:
-        more = {"approval_func": Later(), "approve_tool": Later()} if kind == "later" else {}
+    more: dict[str, Any] = {"approval_func": Later(), "approve_tool": Later()} if kind == "later" else {}
 
     def agent(name: str) -> CodeActAgent:
         client = make_client(server)

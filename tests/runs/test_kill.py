@@ -11,7 +11,7 @@ import pytest
 
 from tests import processes
 from tests.openai_server import OpenAIServer
-from tests.runs.example_run import counted, expected, failing_once, model
+from tests.runs.example_run import counted, expected, model
 
 pytestmark = pytest.mark.more
 
@@ -72,39 +72,6 @@ async def test_run_killed_at_every_kind_of_event_ends_as_if_it_was_not(
     for kind_of_event in ("block_started", "block_finished", "model_call_finished"):
         numbers = [(event["agent"], event["number"]) for event in events if event["type"] == kind_of_event]
         assert len(numbers) == len(set(numbers)), kind_of_event
-
-
-ATTEMPT_POINTS = (
-    *("torn:model_call_finished", "after:model_call_finished", "after:block_started", "torn:block_finished"),
-    *("after:host_call_finished", "after:block_finished", "after:run_resumed", "before:message"),
-)
-
-
-@pytest.mark.timeout(300)
-async def test_run_with_attempts_killed_at_each_point_keeps_one_attempt_of_each_step(
-    bubblewrap: None, tmp_path: Path
-) -> None:
-    folder, calls = tmp_path / "run", tmp_path / "calls"
-    (tmp_path / "work").mkdir()
-    async with OpenAIServer(failing_once(model(STEPS))) as server:
-        run = partial(run_until, folder, server, "attempts")
-
-        for point in ATTEMPT_POINTS:
-            status, _, errors = run(point)
-            assert status == -signal.SIGKILL, f"{point}: {errors}"
-        status, answer, errors = run()
-    assert (status, answer) == (0, expected(STEPS) + "\n"), errors
-    assert set(counted(calls)) == set(range(1, STEPS + 1))
-    assert os.listdir(tmp_path / "work") == []
-    events = [json.loads(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]
-    for kind_of_event in ("block_started", "block_finished", "model_call_finished"):
-        numbers = [event["number"] for event in events if event["type"] == kind_of_event]
-        assert len(numbers) == len(set(numbers)), kind_of_event
-    attempts = {event["number"] for event in events if event["type"] == "block_started" and event["attempt"]}
-    ended = [event for event in events if event["type"] == "block_finished" and event["number"] in attempts]
-    assert all(event["undone"] == (event["result"]["exit_code"] != 0) for event in ended)
-    kept = [event for event in events if event["type"] == "block_finished" and not event["undone"]]
-    assert sum(event["result"]["exit_code"] == 0 for event in kept) == STEPS
 
 
 LATER_POINTS = (

@@ -192,18 +192,16 @@ EXPECTED = {
         figures=("102.0",),
         runner=(EXECUTION, "diver"),
     ),
-    "codeact_attempts.py": Expected(
-        steps("sorter", 1),
-        ["[('kettle', 142.0), ('cup', 85.0)]"],
-        ["The kettle sold best, then the cup.", "Attempt 3 of 3 was kept."],
-        runner=(EXECUTION, "sorter"),
-    ),
-    "codeact_background.py": Expected(
-        steps("tester", 2),
-        ["200 <h1>Hello</h1>"],
-        ["The server answers with a page that says Hello."],
-        figures=("200",),
-        runner=(EXECUTION, "tester"),
+    "codeact_branches.py": Expected(
+        [],
+        [],
+        [
+            "Attempt 1 has an error of 29.91.",
+            "Attempt 2 has an error of 39.71.",
+            "Attempt 3 has an error of 0.11.",
+            "At 10 the best one predicts 20.95",
+        ],
+        figures=("29.91", "39.71", "20.95"),
     ),
     "codeact_skills.py": Expected(
         steps("clerk", 2),

@@ -65,11 +65,6 @@ function stepMarks(step) {
 }
 
 function fillStep(step, body) {
-  if (step.undone) {
-    const details = h("details.undone", null, h("summary", null, "attempt, not kept"));
-    body.append(details);
-    body = details;
-  }
   if (step.thought) body.append(thought(step.thought));
   if (step.kind === "block") blockStep(step, body);
   else add(body, [said(step), calls(step.calls), step.error ? failure(step.error) : null]);

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox, McpServer, Sandbox
-from codeact_sandbox.background import RUN_IN_BACKGROUND, BackgroundJobs
+from codeact_sandbox import AsyncSandbox, HostTool, McpServer, Sandbox
 from codeact_sandbox.tools.mcp_client import read_servers
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxStartError
@@ -91,10 +90,14 @@ def test_server_is_stopped_with_the_sandbox(tmp_path: Path) -> None:
     assert not running(mark)
 
 
+def internal() -> None:
+    """A tool that this package adds itself."""
+
+
 async def test_server_whose_tool_has_the_name_of_an_internal_one_is_refused_and_stopped(tmp_path: Path) -> None:
-    tools, mark = Toolset([hostile(content=TEXT, name=RUN_IN_BACKGROUND, mark=str(tmp_path))]), str(tmp_path)
-    tools.offer(BackgroundJobs())
-    with pytest.raises(ValueError, match=r"two host tools have the same name \(run_in_background\): rename one"):
+    tools, mark = Toolset([hostile(content=TEXT, name="internal", mark=str(tmp_path))]), str(tmp_path)
+    tools.offer(HostTool(internal))
+    with pytest.raises(ValueError, match=r"two host tools have the same name \(internal\): rename one"):
         await tools.start()
     assert not running(mark)
 

@@ -6,12 +6,10 @@ import shlex
 import sys
 import time
 
-from . import commands, figures, tools
+from . import commands, figures
 
 SCRIPTS = ("bash", "sh", "script", "perl", "ruby", "python", "python3")
 TIMEIT_RUNS = 7
-# What fits into one argument of a command.
-MAX_BACKGROUND_CELL = 30000
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -36,8 +34,6 @@ def script_magic(name):
 
     def run(line, cell):
         words = shlex.split(line)
-        if words[:1] == ["--bg"]:
-            return _in_background(name, words[1:], cell)
         raises = words[:1] != ["--no-raise-error"]
         words = words if raises else words[1:]
         if words[:1] and words[0].startswith("--"):
@@ -51,33 +47,14 @@ def script_magic(name):
             status = commands.run_script(program, cell)
         except FileNotFoundError:
             sys.stderr.write("Couldn't find program: %r\n" % program[0])
-            return None
+            return
         if status and raises:
             import subprocess
 
             raise subprocess.CalledProcessError(status, program)
-        return None
 
     run.__name__ = name
     return run
-
-
-def _in_background(name, words, cell):
-    """Run a cell with `--bg`, as a job, which `--proc NAME` stores; the cell's value is the job."""
-    start = tools.public().get("run_in_background")
-    if start is None:
-        raise UsageError("%%%%%s --bg needs an agent with background=True" % name)
-    store = words[1] if words[:1] == ["--proc"] and len(words) > 1 else None
-    words = words[2:] if store else words
-    if len(cell) > MAX_BACKGROUND_CELL:
-        raise UsageError("a cell with --bg has at most %d characters: write it to a file" % MAX_BACKGROUND_CELL)
-    program = words if name == "script" else [sys.executable if name.startswith("python") else name, *words]
-    script = "printf %%s %s | %s" % (shlex.quote(cell), " ".join(map(shlex.quote, program)))
-    job = start(script)
-    job.command = "%%" + name
-    if store:
-        sys.modules["__main__"].__dict__[store] = job
-    return job
 
 
 class Magics:
