@@ -41,7 +41,7 @@ test-more: image | $(VENV)/mcp2 ## Ray, all of the browser, recipes of images, o
 live-model: $(VENV)/.installed ## install llama.cpp and fetch a small model for test-live (0.2 GB)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt xllamacpp || { \
 		echo "pip could not install xllamacpp, which the tests with a live model need: see its message above" >&2; exit 1; }
-	@$(BIN)/python -m autogen_codeact.local_models.weights
+	@$(BIN)/python tests/live/server.py
 
 test-live: image live-model ## tests with a live model, without a network
 	@$(BIN)/pytest --numprocesses 2 --dist loadscope -m live --timeout 180 $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""`codeact demo`: a recorded model, or a very small one, and real code in a real sandbox."""
+"""`codeact demo`: a recorded model, and real code in a real sandbox."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import TaskResult
-from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say, silence_libraries
-from autogen_codeact.cli.model_choice import LOCAL, ModelChoice
-from autogen_codeact.cli.models import open_model
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -31,7 +28,6 @@ from autogen_codeact.viewer.one_file import export_html
 from codeact_sandbox.types.result import format_duration
 
 _PAGE = "demo.html"
-LIVE_TASK, LIVE_VALUE = "Write Python code that prints the sum of the numbers from 1 to 10.", "55"
 
 
 def load_recording() -> dict[str, Any]:
@@ -41,17 +37,16 @@ def load_recording() -> dict[str, Any]:
     return recording
 
 
-def run_demo(out: Path, choice: SandboxChoice, *, live: bool) -> int:
+def run_demo(out: Path, choice: SandboxChoice) -> int:
     """Play the demo."""
     silence_libraries()
     if out.exists() and not out.is_dir():
         raise CommandError(f"{out} is not a folder. Choose another folder for the plot with --out.")
     with tempfile.TemporaryDirectory(prefix="codeact-demo-") as folder:
-        demo = _live(Path(folder), choice) if live else _recorded(out, Path(folder), choice)
-        return run_until_interrupted(demo)
+        return run_until_interrupted(_play(out, Path(folder), choice))
 
 
-async def _recorded(out: Path, folder: Path, choice: SandboxChoice) -> int:
+async def _play(out: Path, folder: Path, choice: SandboxChoice) -> int:
     terminal, begun, recording = Terminal(), time.monotonic(), load_recording()
     terminal.line("codeact demo", "cyan", bold=True)
     terminal.line("A model solves a task by writing code, which runs in a sandbox.")
@@ -63,38 +58,18 @@ async def _recorded(out: Path, folder: Path, choice: SandboxChoice) -> int:
     for name, lines in recording["files"].items():
         (work_dir / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     client = RecordedModel(parse_answers(json.dumps(recording["answers"]), "the recording"))
-    await _play(terminal, replace(choice, work_dir=work_dir), client, recording["task"], log)
+    await _solve(terminal, replace(choice, work_dir=work_dir), client, recording["task"], log)
     status = _save(terminal, work_dir / recording["plot"], log, out)
     if status == 0:
         terminal.field("Time", f"{format_duration(time.monotonic() - begun)} in total; the sandbox has been removed")
         terminal.field("Next", 'codeact run "How many primes are below 1000?" --model gpt-4o-mini')
-        terminal.field(
-            "", "(needs OPENAI_API_KEY; `--model local` is a toy without a key; `codeact models` lists others)"
-        )
+        terminal.field("", "(needs OPENAI_API_KEY; --model ollama/NAME and lmstudio/NAME need no key)")
     return status
 
 
-async def _live(folder: Path, choice: SandboxChoice) -> int:
-    terminal, client = Terminal(), open_model(ModelChoice(LOCAL))
-    terminal.line("codeact demo --live", "cyan", bold=True)
-    terminal.line("A model on this machine solves a task by writing code, which runs in a sandbox.\n")
-    terminal.field("Model", "SmolLM2-135M-Instruct, live: no key, and no network once it is fetched")
-    outputs = await _play(terminal, choice, client, LIVE_TASK, folder / "demo")
-    solved = LIVE_VALUE in outputs.split()
-    terminal.line()
-    terminal.field("Result", f"its code printed {LIVE_VALUE}, which is right" if solved else "its code is not right")
-    terminal.field(
-        "Note", "a model of 135M parameters is a toy: it fails most tasks, and what it says of an output may be wrong"
-    )
-    terminal.field(
-        "Next", "codeact run --model gguf:FILE, ollama/NAME or openai/NAME; `codeact models` lists what can be used"
-    )
-    return 0 if solved else 1
-
-
-async def _play(terminal: Terminal, choice: SandboxChoice, client: ChatCompletionClient, task: str, log: Path) -> str:
-    """Let an agent do a task, keep the run in a log and print its messages; return all outputs of its code."""
-    begun, outputs, transcript = time.monotonic(), "", Transcript(terminal)
+async def _solve(terminal: Terminal, choice: SandboxChoice, client: ChatCompletionClient, task: str, log: Path) -> None:
+    """Let an agent do a task, keep the run in a log and print its messages."""
+    begun, transcript = time.monotonic(), Transcript(terminal)
     async with started(choice) as executor:
         kind = "Docker container" if isinstance(executor, DockerCommandLineCodeExecutor) else "bubblewrap sandbox"
         took = format_duration(time.monotonic() - begun)
@@ -105,9 +80,6 @@ async def _play(terminal: Terminal, choice: SandboxChoice, client: ChatCompletio
             async for event in events:
                 if not isinstance(event, TaskResult):
                     transcript.show(event)
-                if isinstance(event, CodeExecutionEvent):
-                    outputs += event.result.output
-    return outputs
 
 
 def _save(terminal: Terminal, plot: Path, log: Path, out: Path) -> int:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact import __version__
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
-from autogen_codeact.cli.model_servers import without_login
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started
@@ -135,6 +135,11 @@ def _check_engine(client: docker.APIClient, add: AddCheck) -> None:
     ]
     add(Check("engine", "ok", ", ".join(details)))
     add(_versions(engine_versions(version)))
+
+
+def without_login(url: str) -> str:
+    """Return the address without user and password."""
+    return url.replace(urlsplit(url).netloc.rpartition("@")[0] + "@", "") if "@" in urlsplit(url).netloc else url
 
 
 def engine_versions(answer: Mapping[str, Any]) -> dict[str, str]:

@@ -60,10 +60,9 @@ def _common(
 
 @app.command("demo")
 def _demo(
-    out: Path = typer.Option(Path("codeact-demo"), metavar="FOLDER", help="Folder for plot and page; not with --live."),
+    out: Path = typer.Option(Path("codeact-demo"), metavar="FOLDER", help="Folder for plot and page."),
     sandbox: KindOption = "auto",
     image: ImageOption = None,
-    live: bool = typer.Option(False, "--live", help="A very small model that runs here, in place of the recording."),
 ) -> int:
     """Watch an agent write code, fail, repair it and answer.
 
@@ -71,7 +70,7 @@ def _demo(
     """
     from autogen_codeact.cli.demo import run_demo
 
-    return run_demo(out, SandboxChoice(sandbox, image), live=live)
+    return run_demo(out, SandboxChoice(sandbox, image))
 
 
 @app.command("exec")
@@ -174,23 +173,6 @@ def _report(
     from autogen_codeact.cli.batch_display import print_report
 
     return print_report(folder, as_json=as_json)
-
-
-@app.command("models")
-def _models(
-    base_url: str | None = typer.Option(None, metavar="URL", help="Also ask this server with OpenAI's format."),
-    api_key_env: str | None = typer.Option(
-        None, metavar="VAR", help="Variable with its key.", show_default="OPENAI_API_KEY"
-    ),
-    as_json: JsonOption = False,
-) -> int:
-    """List the models that can be used now, and what the other servers need: a key, or to be started.
-
-    A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
-    """
-    from autogen_codeact.cli.model_servers import print_models
-
-    return print_models(base_url, api_key_env, as_json=as_json)
 
 
 @app.command("runs")
@@ -301,7 +283,7 @@ def _mcp(
 
 @app.command("doctor")
 def _doctor(image: ImageOption = None, as_json: JsonOption = False) -> int:
-    """Check this machine: Docker, bubblewrap, the image, the sandbox's limits. `codeact models` checks the models.
+    """Check this machine: Docker, bubblewrap, the image, the sandbox's limits.
 
     For each problem it prints what to do. The exit status is 0 if everything needed is available, else 1.
     """

@@ -18,8 +18,7 @@ from autogen_codeact.cli.exit import CommandError
 
 DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
-LOCAL, GGUF = "local", "gguf:"  # A small model on this machine, and one in a file
-NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."
+NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o, ollama/NAME or replay:FILE."
 _option = partial(option, rich_help_panel="Model")
 _TIMEOUT_HELP = "Longest wait for an answer of the server, or with --stream for a piece of it."
 ModelTimeoutOption = Annotated[
@@ -32,35 +31,30 @@ class Preset:
     """A server of models that speaks OpenAI's format, with the name that stands before the `/` in `--model`."""
 
     name: str
-    title: str
     key_variable: str
     base_url: str
     url_variable: str | None = None  # variable that replaces the address
     needs_key: bool = True
-    own_list: bool = False  # whether its list of models takes the key in Anthropic's form
     advice: str = "Is the model's server running, and its address right?"
     """What to do if there is no connection to it."""
 
 
 # OpenAI's format for all of them: it needs no package of each vendor, and one client means the same errors, time limits and
 # detection of broken streams everywhere.
-OPENAI = Preset("openai", "OpenAI", "OPENAI_API_KEY", "https://api.openai.com/v1", "OPENAI_BASE_URL")
+OPENAI = Preset("openai", "OPENAI_API_KEY", "https://api.openai.com/v1", "OPENAI_BASE_URL")
 # AutoGen 0.7's own client for Anthropic always sends a temperature, which the package anthropic no longer takes.
-ANTHROPIC = Preset(
-    "anthropic", "Anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "ANTHROPIC_BASE_URL", own_list=True
-)
-GEMINI = Preset("gemini", "Google Gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai")
+ANTHROPIC = Preset("anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "ANTHROPIC_BASE_URL")
+GEMINI = Preset("gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai")
 _START = "Start it with `ollama serve`, or set OLLAMA_HOST."
-OLLAMA = Preset(
-    "ollama", "Ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False, advice=_START
-)
-PRESETS = (OPENAI, ANTHROPIC, GEMINI, OLLAMA)
+OLLAMA = Preset("ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False, advice=_START)
+LMSTUDIO = Preset("lmstudio", "LMSTUDIO_API_KEY", "http://127.0.0.1:1234/v1", "LMSTUDIO_BASE_URL", needs_key=False)
+PRESETS = (OPENAI, ANTHROPIC, GEMINI, OLLAMA, LMSTUDIO)
 
 # AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.
 _BY_NAME = {
     "claude-": ANTHROPIC,
     "gemini-": GEMINI,
-    "Llama-": Preset("llama", "Llama API", "LLAMA_API_KEY", "https://api.llama.com/compat/v1"),
+    "Llama-": Preset("llama", "LLAMA_API_KEY", "https://api.llama.com/compat/v1"),
 }
 
 
@@ -114,9 +108,8 @@ class ModelChoice:
         "",
         "--model",
         metavar="MODEL",
-        help="openai/NAME, anthropic/NAME, gemini/NAME or ollama/NAME; NAME, at OpenAI or --base-url; gguf:FILE, which llama.cpp "
-        "runs here; local, a toy of that kind; replay:FILE for recorded answers; or FILE.json of an AutoGen model client. "
-        "`codeact models` lists them.",
+        help="openai/NAME, anthropic/NAME, gemini/NAME, ollama/NAME or lmstudio/NAME; NAME, at OpenAI or --base-url; "
+        "replay:FILE for recorded answers; or FILE.json of an AutoGen model client.",
         show_default=False,
     )
     base_url: str | None = _option(None, metavar="URL", help="A server with OpenAI's format: http://localhost:8000/v1.")
@@ -125,14 +118,6 @@ class ModelChoice:
     )
     untrusted: bool = _option(False, "--untrusted", help="Refuse what needs trust in FILE.json: a server, a key, …")
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
-    context: int | None = _option(
-        None, metavar="TOKENS", help="With local or gguf:FILE: tokens of a request and its answer.", show_default="8192"
-    )
-
-    @property
-    def is_local(self) -> bool:
-        """Whether llama.cpp runs it on this machine."""
-        return self.spec == LOCAL or self.spec.startswith(GGUF)
 
     @property
     def is_file(self) -> bool:
@@ -144,18 +129,16 @@ class ModelChoice:
         """Name of the variable with the key."""
         if self.api_key_env is not None:
             return self.api_key_env
-        if self.base_url is not None or self.is_file or self.is_local:
+        if self.base_url is not None or self.is_file:
             return "OPENAI_API_KEY"
         return find_preset(self.spec).key_variable
 
     def check(self) -> None:
         """Check that the options fit together."""
-        if (self.is_file or self.is_local) and (self.base_url is not None or self.api_key_env is not None):
+        if self.is_file and (self.base_url is not None or self.api_key_env is not None):
             raise CommandError(
-                "--base-url and --api-key-env go with a model's name, not with a recording, a component or a local model"
+                "--base-url and --api-key-env go with a model's name, not with a recording or a component"
             )
-        if self.context is not None and not (self.is_local and 512 <= self.context <= 1_048_576):
-            raise CommandError("--context goes with --model local or gguf:FILE, and is 512 to 1,048,576 tokens")
         if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
             raise CommandError(f"--base-url {self.base_url} is not an address: it begins with http:// or https://")
         if self.untrusted and not self.spec.endswith(".json"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableCl
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import (
     ANTHROPIC,
-    GGUF,
-    LOCAL,
     NO_MODEL,
     OPENAI,
     PRESETS,
@@ -54,38 +51,16 @@ def open_model(choice: ModelChoice, tell: Callable[[str], None] = say) -> Reliab
     if not choice.spec:
         raise CommandError(NO_MODEL)
     choice.check()
-    return ReliableClient(_client(choice, tell), choice.timeout_s, tell=tell)
+    return ReliableClient(_client(choice), choice.timeout_s, tell=tell)
 
 
-def _client(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionClient:
-    if choice.is_local:
-        return _local(choice, tell)
+def _client(choice: ModelChoice) -> ChatCompletionClient:
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
         return RecordedModel(parse_answers(read_file(name), name))
     if choice.is_file:
         return _component(choice.spec, untrusted=choice.untrusted)
     return _by_name(choice)
-
-
-def _local(choice: ModelChoice, tell: Callable[[str], None]) -> ChatCompletionClient:
-    from autogen_codeact.local_models import client as local_client  # noqa: PLC0415 - loads openai
-    from autogen_codeact.local_models import server  # noqa: PLC0415 - as above
-
-    context, path = choice.context or local_client.DEFAULT_CONTEXT, Path(choice.spec.removeprefix(GGUF))
-    if choice.spec != LOCAL and not path.exists():
-        raise CommandError(f"There is no file {printable(str(path))}: gguf: stands before the path of a GGUF file.")
-    try:
-        if choice.spec != LOCAL:
-            server.check_file(path)
-        server.check_installed()
-    except server.LocalModelError as error:
-        raise CommandError(f"{printable(str(error))}.") from error
-    client = local_client.local_model(context=context)
-    if choice.spec != LOCAL:
-        client = local_client.gguf_model(path.absolute(), context=context)
-    client.tell = tell
-    return client
 
 
 def named_key(variable: str) -> str:
@@ -199,9 +174,7 @@ def _by_name(choice: ModelChoice) -> ChatCompletionClient:
     # With --base-url, a name such as `openai/gpt-4o` is the server's own.
     has_prefix, name = without_prefix(choice.spec) if choice.base_url is None else (False, choice.spec)
     if not name.strip():
-        raise CommandError(
-            f"--model {choice.spec} names no model: add its name; `codeact models` lists those of a server."
-        )
+        raise CommandError(f"--model {choice.spec} names no model: add its name.")
     preset = find_preset(choice.spec)
     options: dict[str, Any] = {"model": name, "api_key": _key(choice, preset)}
     if choice.base_url is not None:
@@ -245,8 +218,7 @@ def _key(choice: ModelChoice, preset: Preset) -> str:
             return _NO_KEY
         problem = _no_key(choice.spec, variable, own_server=choice.base_url is not None)
         if choice.base_url is None and find_preset(choice.spec) is OPENAI and "/" not in choice.spec:
-            meant = f": did you mean --model {LOCAL}?" if get_close_matches(choice.spec.lower(), [LOCAL]) else "."
-            problem += f" A name without a prefix is a model of OpenAI{meant}"
+            problem += " A name without a prefix is a model of OpenAI."
         elif choice.base_url is None and find_preset(choice.spec) is OPENAI and not choice.spec.startswith("openai/"):
             problem += (
                 f" A name with another prefix than {', '.join(each.name for each in PRESETS)} is a model of OpenAI."

@@ -29,7 +29,6 @@ PACKAGES = {
         "autogen_codeact.batch": "batch",
         "autogen_codeact.viewer": "viewer",
         "autogen_codeact.telemetry": "telemetry",
-        "autogen_codeact.local_models": "local_models",
     },
 }
 """The pages of the reference: packages, and where their sources are."""

@@ -179,7 +179,7 @@ def test_images_of_the_docs_are_shown_small_and_have_a_text():
 
 
 def test_every_file_that_a_page_names_exists():
-    folders = "agents|batch|benchmarks|cli|docker|docs|executors|local_models|runs|samples|sandbox|teams|telemetry"
+    folders = "agents|batch|benchmarks|cli|docker|docs|executors|runs|samples|sandbox|teams|telemetry"
     folders += "|tests|viewer"
     for page in LINKED_PAGES:
         for path in re.findall(rf"`((?:{folders})/[\w/.*-]+)`", page.read_text(encoding="utf-8")):

@@ -26,7 +26,6 @@ def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
         "autogen_codeact.executors",
         "autogen_codeact.agents",
         "autogen_codeact.teams",
-        "autogen_codeact.local_models",
         "autogen_codeact.runs",
         "autogen_codeact.telemetry",
         "autogen_codeact.batch",

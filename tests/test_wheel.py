@@ -43,7 +43,7 @@ def test_each_wheel_installs_one_package_with_all_its_modules(wheels):
     assert {name.split("/")[0] for name in agents} == {"autogen_codeact", "autogen_codeact-0.2.0.dist-info"}
     modules = {name for name in sandbox if name.endswith(".py")}
     assert modules == {name.removeprefix("sandbox/") for name in tracked("sandbox")}
-    folders = "agents batch cli executors local_models runs teams telemetry viewer"
+    folders = "agents batch cli executors runs teams telemetry viewer"
     linked = {f"autogen_codeact/{name}" for folder in folders.split() for name in tracked(folder)}
     expected = linked | tracked("autogen_codeact")
     assert {name for name in agents if name.endswith(".py")} == expected

@@ -30,7 +30,6 @@ from autogen_codeact.agents.model_calls import ModelMiddleware
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.local_models.client import LocalModelClient, LocalModelConfig
 from autogen_codeact.runs.recording import recorded
 from codeact_sandbox.types.result import Artifact, ToolCall
 from tests.agents.support import decision, received_by, scripted
@@ -213,10 +212,6 @@ async def test_a_small_model_is_told_only_the_most_important(session: SandboxCod
                 system, *_, observation = (str(each.content) for each in received_by(client)[1])
                 assert (system == BRIEF) is brief
                 assert observation == ("The output is:\n55\n" if brief else "55\n")
-    for path, context, small in [(None, 32_768, True), ("a.gguf", 4_096, True), ("a.gguf", 8_192, False)]:
-        with case(path, context):
-            local = LocalModelClient(LocalModelConfig(path=path, context=context))
-            assert ModelMiddleware(local).is_small is small
     client = scripted("Done.")
     style: Any = {"prompt_style": "brief", "system_message": "Answer in French."}
     await CodeActAgent("coder", session, model_client=client, **style).run(task="Go.")

@@ -159,7 +159,7 @@ def test_chat_with_a_component(tmp_path):
 
 def test_options_that_do_not_fit(tmp_path_factory):
     for arguments, message in [
-        ([], "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE; `codeact models` lists them."),
+        ([], "Which model? Name one with --model, such as openai/gpt-4o, ollama/NAME or replay:FILE."),
         (["--model", "replay:none.json"], "none.json can't be read: No such file or directory"),
         (
             ["--resume", "none"],

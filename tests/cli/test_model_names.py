@@ -40,6 +40,7 @@ def test_name_stands_for_a_server_and_a_key():
         ("anthropic/claude-x", ("claude-x", "https://api.anthropic.com/v1", "sk-anthropic")),
         ("gemini/x", ("x", "https://generativelanguage.googleapis.com/v1beta/openai", "sk-gemini")),
         ("ollama/qwen/coder:7b", ("qwen/coder:7b", "http://127.0.0.1:11434/v1", "none")),
+        ("lmstudio/qwen3", ("qwen3", "http://127.0.0.1:1234/v1", "none")),
     ]:
         with case(spec, expected):
             assert opened(spec) == expected

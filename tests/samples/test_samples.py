@@ -2,10 +2,8 @@
 
 import os
 import re
-import runpy
 import socket
 import subprocess
-import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,7 +13,6 @@ import pytest
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.local_models.client import LocalModelClient
 from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.openai_server import OpenAIServer
@@ -176,7 +173,6 @@ def test_missing_key_is_an_error_that_says_what_to_set(tmp_path: Path) -> None:
 
     assert done.status == 2
     assert "set OPENAI_API_KEY" in done.err
-    assert "--model local needs none." in done.err
     assert done.left == []
 
 
@@ -193,13 +189,6 @@ def test_the_sample_of_secrets_shows_who_gets_the_key(tmp_path):
         "The code sends  Bearer placeholder...",
         "The code gets   you sent Authorization: Bearer *************",
     ]
-
-
-def test_the_local_model_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(sys, "argv", ["sample.py", "--model", "local"])
-    names = runpy.run_path(str(SAMPLES / "models.py"))
-    assert isinstance(names["model_for"](["recorded"]), LocalModelClient)
 
 
 def test_gpus_are_used_or_an_error_says_that_there_are_none(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class ListPage {
   advice({ folder }) {
     const save = folder && !folder.endsWith("/autogen-codeact/runs") ? ` --save ${folder}/NAME` : "";
     return ["There are no runs here yet. In a terminal, ", h("code", null, visible(`codeact run "What is 2**100?" --model MODEL${save}`)),
-      " makes one; ", h("code", null, "codeact models"), " lists the models that you can use."];
+      " makes one."];
   }
 
   async load(from, to) {

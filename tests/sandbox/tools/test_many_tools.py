@@ -1,11 +1,9 @@
 """Many host tools: modules whose functions are made when they are used, and a search."""
 
 import ast
-import importlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,9 +177,6 @@ def test_what_is_taken_as_simple_is_valid(schema: Any) -> None:
         ArgumentSchema(schema, "x", "")
 
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-
-
 def find_customer(city: str, vatNumber: str = "") -> list[str]:  # noqa: N803 - names of others
     """Look up who buys from us."""
     raise NotImplementedError
@@ -208,21 +203,6 @@ def test_names_parameters_and_descriptions_are_searched() -> None:
         assert names(index, query) == expected, query
     assert names(index, "number", limit=1) == ["cancel_orders"]
     assert ToolSearch([]).search("anything") == []
-
-
-def test_the_right_tool_is_among_the_first_five_for_nine_of_ten_questions(
-    shared_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    benchmark = importlib.import_module("wrapped_tools")
-    tools = benchmark.host_tools(benchmark.tools_in(shared_data / "bfcl"))
-    some, every, count = benchmark.found(shared_data / "bfcl", tools)
-    assert (len(tools), count) == (162, 731)
-    assert some >= 0.9
-    assert every >= 0.7
-    began = time.process_time()
-    ToolSearch((tools * 13)[:2000])
-    assert time.process_time() - began < 0.5  # 0.1 s on an idle machine
 
 
 def test_long_descriptions_and_queries_are_cut() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ import pytest
 from tests.cli.batch_support import rows
 from tests.cli.chat_terminal import CTRL_C, Chat
 from tests.cli.support import codeact, start, wait_until
-from tests.local_models.support import component
+from tests.live.server import NAME, ModelServer
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180), pytest.mark.usefixtures("bubblewrap")]
 
-BOX = ["--sandbox", "bubblewrap"]
 SECONDS = 90
 
 
@@ -32,23 +30,14 @@ def generates(log: Path) -> bool:
     return kinds.count("model_call_started") > kinds.count("model_call_finished")
 
 
-def children(pid: int) -> list[int]:
-    """Return the servers of models that a process has started."""
-    pids = [int(each) for file in Path(f"/proc/{pid}/task").glob("*/children") for each in file.read_text().split()]
-    return [each for each in pids if b"local_models" in Path(f"/proc/{each}/cmdline").read_bytes()]
+def options(server: ModelServer) -> list[str]:
+    """Return the options of a command for a model and a sandbox."""
+    return ["--model", NAME, "--base-url", f"{server.url}/v1", "--sandbox", "bubblewrap"]
 
 
-def kill_and_wait(process: Any, servers: Callable[[], list[int]]) -> None:
-    """Kill a command, and wait for its end and that of its model."""
-    (server,) = servers()
-    process.kill()
-    assert process.wait(SECONDS) == -signal.SIGKILL
-    wait_until(lambda: not Path(f"/proc/{server}/exe").exists(), "the end of the model's server")
-
-
-def test_ctrl_c_in_a_chat_ends_an_answer_and_the_next_one_comes(tmp_path: Path) -> None:
-    model = component(tmp_path, max_tokens=300)
-    with Chat("--model", model, *BOX, state=tmp_path / "state") as chat:
+def test_ctrl_c_in_a_chat_ends_an_answer_and_the_next_one_comes(tmp_path: Path, server: ModelServer) -> None:
+    env = {"OPENAI_API_KEY": server.key}
+    with Chat(*options(server), state=tmp_path / "state", env=env) as chat:
         chat.until_prompt()
         chat.send("Tell a very long story about a river.\r")
         wait_until(lambda: any(generates(run / "events.jsonl") for run in chat.runs), "the request", SECONDS)
@@ -59,43 +48,35 @@ def test_ctrl_c_in_a_chat_ends_an_answer_and_the_next_one_comes(tmp_path: Path) 
         assert chat.end()[0] == 0
 
 
-def test_a_batch_that_is_killed_goes_on_and_does_each_task_once(tmp_path: Path) -> None:
+def test_a_batch_that_is_killed_goes_on_and_does_each_task_once(tmp_path: Path, server: ModelServer) -> None:
     tasks, out = tmp_path / "tasks.jsonl", tmp_path / "out"
     lines = [json.dumps({"id": f"t{number}", "task": f"Print {number} * 2."}) for number in range(8)]
     tasks.write_text("\n".join(lines))
-    model = component(tmp_path, max_tokens=30)
-    arguments = [
-        "batch",
-        tasks,
-        "--out",
-        out,
-        "--model",
-        model,
-        *BOX,
-        "--concurrency",
-        4,
-    ]
-    with start(*arguments) as process:
+    env = {"OPENAI_API_KEY": server.key}
+    arguments = ["batch", tasks, "--out", out, *options(server), "--concurrency", 4]
+    with start(*arguments, env=env) as process:
         wait_until(lambda: (out / "results.jsonl").exists() and len(rows(out)) >= 2, "two rows", SECONDS)
-        kill_and_wait(process, lambda: children(process.pid))
+        process.kill()
+        assert process.wait(SECONDS) == -signal.SIGKILL
     first = rows(out)
     assert 2 <= len(first) < 8
-    done = codeact(*arguments)
+    done = codeact(*arguments, env=env)
     assert done.status == 0, done
     assert [row for row in rows(out) if row in first] == sorted(first, key=lambda row: str(row["id"]))
     assert sorted(row["id"] for row in rows(out)) == [f"t{number}" for number in range(8)]
     assert {row["outcome"] for row in rows(out)} == {"completed"}
 
 
-def test_a_run_that_is_killed_while_the_model_generates_is_continued(tmp_path: Path) -> None:
-    folder, model = tmp_path / "run", component(tmp_path, max_tokens=120)
+def test_a_run_that_is_killed_while_the_model_generates_is_continued(tmp_path: Path, server: ModelServer) -> None:
+    folder, env = tmp_path / "run", {"OPENAI_API_KEY": server.key}
+    log = folder / "events.jsonl"
     task = "Tell a very long story about a river."
-    with start("run", "--act", task, "--model", model, *BOX, "--save", folder, "--steps", 1) as process:
-        log = folder / "events.jsonl"
-        wait_until(lambda: generates(log) and children(process.pid), "the request", SECONDS)
-        kill_and_wait(process, lambda: children(process.pid))
+    with start("run", "--act", task, *options(server), "--save", folder, "--steps", 1, env=env) as process:
+        wait_until(lambda: generates(log), "the request", SECONDS)
+        process.kill()
+        assert process.wait(SECONDS) == -signal.SIGKILL
     assert generates(log)
-    done = codeact("resume", folder, "--json")
+    done = codeact("resume", folder, "--json", env=env)
     assert done.status in (0, 1), done  # 1: it has reached its limit of steps
     assert done.objects[-1]["type"] == "TaskResult"
     assert [event["seq"] for event in events(log)] == list(range(1, len(events(log)) + 1))
