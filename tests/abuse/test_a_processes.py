@@ -2,7 +2,7 @@
 
 import pytest
 
-from .subject import Subject, in_sessions
+from .subject import Subject
 
 
 def ended_late(subject: Subject) -> tuple[str, int, str]:
@@ -21,13 +21,6 @@ async def test_01_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
     """
     result = await subject.run(code, timeout=0.3)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
-
-
-async def test_01_fork_bomb_of_a_shell(subject: Subject) -> None:
-    result = await subject.run("bomb() { bomb | bomb & }; bomb; sleep 60", "bash", timeout=0.5)
-    # What bash says of the forks that fail may be an error of its own before the deadline.
-    assert result.outcome in {"timeout", "error"}, result
-    assert result.state == "kept"
 
 
 async def test_01_fork_bomb_and_bomb_of_threads_meet_eagain(subject: Subject) -> None:
@@ -101,23 +94,6 @@ async def test_12_zombies_are_reaped_with_their_block(subject: Subject) -> None:
             assert await subject.out(code) == "True\n"
 
 
-@in_sessions
-async def test_12_orphans_of_a_session_are_reaped_when_they_end(subject: Subject) -> None:
-    """In process mode orphans are the block's own until it ends."""
-    code = """
-    import os
-    for _ in range(150):
-        pid = os.fork()
-        if pid == 0:
-            if os.fork() == 0:
-                os._exit(0)
-            os._exit(0)
-        os.waitpid(pid, 0)
-    print("done")
-    """
-    assert await subject.out(code, timeout=40) == "done\n"
-
-
 DAEMONS = {
     "setsid": "os.setsid()",
     "double fork": "os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0)",
@@ -160,19 +136,6 @@ async def test_13_daemon_by_double_fork_or_setsid_dies_with_its_block_or_session
         found = set((await subject.out(LOOK_FOR_DAEMONS.format(number=number))).split())
         alive = ("T" if how == "stopped" else "S") if subject.session else "gone"
         assert found == {alive}, how
-
-
-async def test_13_daemon_that_forks_on_and_on_is_caught(subject: Subject) -> None:
-    """A process that is a new one every moment can't be found by its number; the whole namespace is stopped for it."""
-    code = """
-    import os
-    if os.fork() == 0:
-        os.setsid()
-        while True:
-            if os.fork():
-                os._exit(0)
-    """
-    await subject.out(code)
 
 
 async def test_14_daemon_that_holds_stdout_open_holds_nobody_up(subject: Subject) -> None:
@@ -247,16 +210,6 @@ async def test_19_thread_that_goes_on_printing_is_not_in_the_next_block(subject:
     """
     await subject.out(code)
     assert await subject.out("import time; time.sleep(0.2); print('mine')") == "mine\n"
-
-
-async def test_19_thread_that_is_no_daemon_keeps_its_process_until_the_deadline(subject: Subject) -> None:
-    result = await subject.run(
-        "import threading, time; threading.Thread(target=time.sleep, args=[600]).start()", timeout=1
-    )
-    if subject.session:
-        assert (result.outcome, result.state) == ("ok", "kept")
-    else:
-        assert (result.outcome, result.exit_code) == ("timeout", 124)
 
 
 SPIN = """

@@ -16,10 +16,9 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxErro
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.host.blocks import default_filename
 from codeact_sandbox.types.languages import find_language, merge
-from tests.sandbox.sandboxes import block, run
+from tests.sandbox.sandboxes import block
 
 from .canaries import SECRET, Canaries
-from .engine_proxy import engine_proxy
 from .subject import Subject, each_engine
 
 
@@ -127,17 +126,6 @@ async def test_34_bad_names_are_a_clear_error(subject: Subject) -> None:
     assert not (subject.work_dir.parent / "up.py").exists()
 
 
-async def test_34_a_folder_where_the_file_should_be_is_a_clear_error(subject: Subject) -> None:
-    await subject.out("import os; os.mkdir('/workspace/taken.py')")
-    result = await subject.run("# filename: taken.py\nprint('ran')")
-    assert (result.outcome, result.exit_code) == ("error", 1)
-    assert result.error is not None
-    assert (result.error.type, result.error.message) == (
-        "IsADirectoryError",
-        "the code could not be saved as /workspace/taken.py: Is a directory",
-    )
-
-
 RENAMEAT2 = {"x86_64": 316, "aarch64": 276}[os.uname().machine]
 RACE = f"""
     import ctypes, os, threading, time
@@ -184,17 +172,6 @@ async def test_35_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(sub
 
 
 @each_engine
-async def test_35_a_folder_swapped_for_a_link_on_the_host_leads_nowhere(subject: Subject, canaries: Canaries) -> None:
-    await subject.start()
-    await subject.out("import os; os.mkdir('d'); open('d/canary.txt', 'w').write('one')")
-    (subject.work_dir / "d").rename(subject.work_dir / "aside")
-    (subject.work_dir / "d").symlink_to(canaries.folder)
-    result = await subject.run("open('d/canary.txt', 'w').write('two')")
-    assert [item.path for item in result.artifacts if item.name == "d/canary.txt"] == [None]
-    assert canaries.file.read_text() == SECRET
-
-
-@each_engine
 async def test_36_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_path: Path) -> None:
     code = """
     import os, socket
@@ -218,31 +195,6 @@ async def test_36_a_file_that_grows_for_ever_is_refused_by_size(subject: Subject
     await subject.out("import os; open('sparse', 'w').close(); os.truncate('sparse', 1 << 40)")
     with pytest.raises(SandboxFileError, match="at most"):
         await asyncio.wait_for(subject.executor.download("sparse", tmp_path / "got"), 10)
-
-
-@pytest.mark.parametrize("mode", ["process", "session"])
-@pytest.mark.usefixtures("docker_engine", "untouched")
-async def test_37_no_archive_goes_to_or_comes_from_a_container(tmp_path: Path, mode: str) -> None:
-    """Also none of `exec`, `copy` and `export`: what the engine is asked in the whole life of a sandbox with files."""
-    (tmp_path / "in.txt").write_text("in")
-    with engine_proxy() as proxy:
-        options = {"docker_host": proxy.address, "mode": mode, "timeout": 20, "work_dir": tmp_path / "work"}
-        async with DockerCommandLineCodeExecutor(**options) as executor:
-            (tmp_path / "work" / "sent.txt").write_text("sent")
-            await executor.upload(tmp_path / "in.txt", "sub/in.txt")
-            await run(executor, "print(open('sent.txt').read()); open('large', 'w').write('x' * 1_000_000)")
-            await executor.download("large", tmp_path / "large")
-            await executor.restart()
-        asked = [re.sub(r"/[0-9a-f]{64}", "/ID", request.split("?")[0]) for request in proxy.requests]
-    assert (tmp_path / "large").stat().st_size == 1_000_000
-    assert not [request for request in asked if re.search("archive|copy|export|exec|commit|build|load|import", request)]
-    assert {request.split("/")[-1] for request in asked if request.startswith("POST")} == {
-        "create",
-        "attach",
-        "wait",
-        "start",
-    }
-    assert not [request for request in asked if request.startswith("PUT")]
 
 
 def test_37_no_archive_of_a_sandbox_is_ever_opened() -> None:

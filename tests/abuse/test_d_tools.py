@@ -1,10 +1,7 @@
 """D. Protocol, the part about host tools: whatever the code calls and however, the host's loop and later blocks go on."""
 
 import asyncio
-import base64
 import logging
-import os
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +15,7 @@ from tests.sandbox.tools.host_tools import Tool
 
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
-from .subject import Kind, Subject, each_engine, one_kind
+from .subject import Subject, each_engine, one_kind
 
 # The code knows the runner's source, so it need not go through our client.
 RAW = """
@@ -93,57 +90,6 @@ async def test_59_200_megabytes_are_refused(subject: Subject) -> None:
         f"the arguments of echo have {size + 40} bytes; at most 1048576 can be sent"
         for size in (200_000_000, 2_000_000)
     ]
-
-
-@each_engine
-async def test_59_a_frame_that_announces_too_much_ends_the_calls_of_its_block(subject: Subject) -> None:
-    await subject.start({"tools": [Tool(echo)]})
-    for size in (1_048_577, 200_000_000, 2**32 - 1):
-        code = f"""{RAW}
-    os.write(client._fd, struct.pack("!cII", b"T", 1, {size}) + b"x" * 1000)
-    try:
-        echo(1)
-    except RuntimeError as error:
-        print(error)
-    """
-        assert await subject.out(code) == (
-            "host tools can't be called any more in this block: the code has closed, misused or interrupted their "
-            "connection\n"
-        )
-
-
-@one_kind
-async def test_60_pickles_and_tagged_payloads_are_data(subject: Subject, tmp_path: Path) -> None:
-    canary = tmp_path / "touched"
-
-    class Touch:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return os.system, (f"touch {canary}",)
-
-    pickled = pickle.dumps(Touch())
-    seen: list[Any] = []
-
-    async def keep(thing: Any) -> Any:
-        seen.append(thing)
-        return thing
-
-    tagged = [
-        {"py/object": "os.system", "py/reduce": [{"py/function": "os.system"}, [f"touch {canary}"]]},
-        {"__reduce__": ["os.system", [f"touch {canary}"]]},
-        {"__class__": "os.system", "args": [f"touch {canary}"]},
-        {"!!python/object/apply:os.system": [f"touch {canary}"]},
-        {"$type": "System.Diagnostics.Process", "provider": "os.system", "component_type": "tool", "config": {}},
-        {"__pickle__": base64.b64encode(pickled).decode()},
-        f"!!python/object/apply:os.system ['touch {canary}']",
-    ]
-    await subject.start({"tools": [Tool(keep)]})
-    result = await subject.run(f"{RAW}\n    things = {tagged!r}\n    print([keep(t) for t in things] == things)")
-    assert result.output == "True\n"
-    assert seen == tagged
-    assert [call.result for call in result.tool_calls] == tagged
-    answer = await subject.out(f"{RAW}\n    print(send({pickled!r}))")
-    assert answer.startswith('{"error":{"name":"BadCall"')
-    assert not canary.exists()
 
 
 @one_kind
@@ -237,23 +183,6 @@ async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: boo
     assert 1 < most <= 8
     assert len(result.tool_calls) <= 1000
     assert resident_kib(supervisor) - before < 16 * 1024
-
-
-@pytest.mark.parametrize("kind", [Kind("docker", "process"), Kind("bubblewrap", "process")], indirect=True, ids=str)
-async def test_62_a_flood_of_calls_does_not_hold_up_other_blocks(subject: Subject) -> None:
-    await subject.start({"tools": [Tool(echo)], "timeout": 8})
-    flood = f"""{RAW}
-    while True:
-        os.write(client._fd, call(1, thing="x" * 500_000))
-        client._parser.feed(b"") or select.select([client._fd], [], [], 0.001)[0] and os.read(client._fd, 1 << 20)
-    """
-    flooding = asyncio.ensure_future(subject.run(flood, timeout=8))
-    try:
-        await asyncio.sleep(1)
-        for number in range(5):
-            assert await subject.out(f"print(echo({number}))", timeout=20) == f"{number}\n"
-    finally:
-        await flooding
 
 
 @one_kind

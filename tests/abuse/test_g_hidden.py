@@ -69,24 +69,6 @@ async def test_97_a_checkpoint_runs_no_handler_and_protects_no_process(subject: 
     assert len(living) == 3
 
 
-async def test_98_only_the_block_is_bound_to_one_processor(subject: Subject) -> None:
-    """The supervisor and the zygote have the same user, and all that they start later would have inherited it."""
-    count = (await subject.out("import os; print(len(os.sched_getaffinity(0)))")).strip()
-    seen = f"print(len(os.sched_getaffinity(0)) == len(os.sched_getaffinity(1)) == {count})"
-    assert await subject.out("import os; " + seen) == "True\n"
-    bind = """
-    import ctypes, os
-    ioprio_set, which, idle = 251 if os.uname().machine == "x86_64" else 30, 1, 3 << 13
-    for pid in (int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()):
-        os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})
-        assert ctypes.CDLL(None).syscall(ioprio_set, which, pid, idle) == -1
-    """
-    assert await subject.out(bind) == ""
-    for _ in range(2):
-        assert await subject.out("env -u OMP_NUM_THREADS nproc", "sh") == f"{count}\n"
-        assert await subject.out("import os; " + seen) == "True\n"
-
-
 async def test_99_reports_that_are_long_to_read_hold_nobody_up(subject: Subject) -> None:
     """A report of a million small things kept PID 1 busy for a second each, and the deadline waited."""
     code = f"""
@@ -110,31 +92,6 @@ async def test_99_reports_that_are_long_to_read_hold_nobody_up(subject: Subject)
     assert await subject.out(grown) == "True\n"
 
 
-async def test_100_memory_in_the_buffers_of_sockets_is_bounded(subject: Subject) -> None:
-    """Version 1 of control groups does not count it as memory: 256 MB of memory held 800 MB there."""
-    await subject.start()
-    subject.may_fail_without_cgroup()
-    fill = """
-    import socket
-    held, total = [], 0
-    server = socket.create_server(("127.0.0.1", 0), backlog=200)
-    server.settimeout(1)
-    try:
-        for _ in range(100):
-            held += [socket.create_connection(server.getsockname(), 1), server.accept()[0]]
-            held[-2].setblocking(False)
-            try:
-                while True: total += held[-2].send(bytes(1 << 20))
-            except BlockingIOError: pass
-    except OSError as error: print(error)
-    print(total >> 20)
-    """
-    result = await subject.run(fill)
-    assert result.outcome in ("ok", "oom"), result
-    if result.outcome == "ok":
-        assert int(result.output.split()[-1]) < 256
-
-
 @pytest.mark.timeout(120)
 async def test_101_a_supervisor_that_the_kernel_kills_for_memory_is_reported(subject: Subject) -> None:
     """Memory that belongs to no process, and processes smaller than PID 1: nothing in the sandbox could keep it from dying."""
@@ -152,20 +109,6 @@ async def test_101_a_supervisor_that_the_kernel_kills_for_memory_is_reported(sub
     with contextlib.suppress(SandboxDied):
         result = await subject.run(code, timeout=45)
         assert result.outcome in ("oom", "crashed"), result
-
-
-@in_sessions
-async def test_102_what_runs_at_every_fork_and_never_returns_holds_up_no_block(subject: Subject) -> None:
-    """The session waited for its checkpoint to let go of the pipes that it holds, for ever."""
-    hook = """
-    import os, time
-    mark, held, me = 1, os.pipe(), os.getpid()
-    os.register_at_fork(after_in_child=lambda: time.sleep(60))
-    """
-    assert await subject.out(hook) == ""
-    assert await subject.out("print('goes on')") == "goes on\n"
-    result = await subject.run("os._exit(1)")
-    assert (result.outcome, result.state) == ("crashed", "lost")
 
 
 SPOILT = {

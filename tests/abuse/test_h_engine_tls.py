@@ -5,16 +5,14 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trustme
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxUnavailable
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxUnavailable
 from tests.sandbox.sandboxes import out, run
 
-from .faults import eventually
 from .second_engine import SecondEngine, make_second_engine, write_certificates
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(180)]
@@ -96,26 +94,6 @@ async def test_h19_blocks_files_and_tools_work_over_tls(secured, untouched, mode
     assert name not in secured.engine.containers()
 
 
-async def test_h19_a_stream_over_tls_ends_with_its_engine(secured, untouched, tmp_path, monkeypatch):
-    """In the middle of a block; the next call has a fresh sandbox."""
-    executor = DockerCommandLineCodeExecutor(work_dir=tmp_path / "work", timeout=30)
-    try:
-        await executor.start()
-        running = asyncio.ensure_future(run(executor, "import time; time.sleep(20)"))
-        await asyncio.sleep(0.5)
-        await asyncio.to_thread(secured.engine.end)
-        with pytest.raises(SandboxDied):
-            await asyncio.wait_for(running, 30)
-        await asyncio.to_thread(secured.start)
-        assert (await run(executor, "print(1)")).state == "lost"
-    finally:
-        await executor.stop()
-        await asyncio.to_thread(secured.engine.end)
-        secured.running = False
-        # The oracles ask the engine for containers, and would wait a minute for a handshake with one that has ended.
-        monkeypatch.undo()
-
-
 WITHIN_S = 40
 FAULTS = {
     "another authority": ("wrong_authority", "127.0.0.1", "No TLS connection.*DOCKER_CERT_PATH"),
@@ -134,50 +112,3 @@ async def test_h19_a_wrong_certificate_is_reported_in_time(secured, untouched, f
     with pytest.raises(SandboxUnavailable, match=words):
         await DockerCommandLineCodeExecutor().start()
     assert time.monotonic() - began < WITHIN_S
-
-
-@pytest.mark.parametrize("missing", ["cert.pem", "key.pem", "ca.pem", "all"])
-async def test_h19_a_missing_certificate_is_reported_in_time(secured, untouched, missing, monkeypatch, tmp_path):
-    """Also the whole folder."""
-    folder = tmp_path / "certificates"
-    folder.mkdir()
-    for name in ("ca.pem", "cert.pem", "key.pem"):
-        if missing not in (name, "all"):
-            (folder / name).write_bytes((secured.good / name).read_bytes())
-    monkeypatch.setenv("DOCKER_CERT_PATH", str(folder))
-    began = time.monotonic()
-    with pytest.raises(SandboxUnavailable, match=r"No TLS connection.*DOCKER_CERT_PATH"):
-        await DockerCommandLineCodeExecutor().start()
-    assert time.monotonic() - began < WITHIN_S
-
-
-async def test_h19_a_port_that_requires_tls_is_reported_in_time(secured, untouched, monkeypatch):
-    """What the engine answers to plain HTTP."""
-    monkeypatch.delenv("DOCKER_TLS_VERIFY")
-    monkeypatch.delenv("DOCKER_CERT_PATH")
-    began = time.monotonic()
-    with pytest.raises(SandboxUnavailable, match="DOCKER_TLS_VERIFY=1"):
-        await DockerCommandLineCodeExecutor().start()
-    assert time.monotonic() - began < WITHIN_S
-
-
-async def test_h19_a_port_that_never_answers_a_tls_handshake_is_reported_in_time(secured, untouched, monkeypatch):
-    """A listener that accepts and is silent."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{silent.getsockname()[1]}")
-        began = time.monotonic()
-        with pytest.raises(SandboxUnavailable, match=r"does not answer in time|No TLS connection"):
-            await DockerCommandLineCodeExecutor().start()
-        assert time.monotonic() - began < WITHIN_S
-        with suppress(TimeoutError, OSError):
-            silent.settimeout(0.1)
-            silent.accept()[0].close()
-
-
-async def test_h19_sandboxes_over_tls_leave_nothing(secured: TlsEngine, untouched: None) -> None:
-    """Several at once, and then none."""
-    executors = [DockerCommandLineCodeExecutor() for _ in range(3)]
-    await asyncio.gather(*(each.start() for each in executors))
-    await asyncio.gather(*(out(each, "print(1)") for each in executors))
-    await asyncio.gather(*(each.stop() for each in executors))
-    await eventually(lambda: secured.engine.containers() == set())

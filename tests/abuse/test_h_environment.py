@@ -7,18 +7,16 @@ import os
 import uuid
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
-from tests.sandbox.sandboxes import out, run
 
 from .faults import eventually
 from .oracles import processes_in
-from .subject import Kind, Subject, each_engine
+from .subject import Subject
 
 CANARY = f"canary-{uuid.uuid4().hex}"
 SHOWN = "import os; print(os.environ['API_KEY'], os.environ['GIVEN'])"
@@ -133,48 +131,3 @@ BAD = {
         "BASH_ENV": "/workspace/planted/__init__.py",
     },
 }
-
-
-@each_engine
-@pytest.mark.usefixtures("untouched")
-@pytest.mark.timeout(240)
-async def test_h7_no_variable_makes_a_start_run_files_of_an_earlier_sandbox(folder: Path, kind: Kind) -> None:
-    """With PYTHONPATH=/workspace PID 1 of the next sandbox imported `encodings` from the mounted folder before anything else."""
-    async with kind.make(bind_dir=folder, timeout=10) as first:
-        await out(first, PLANT)
-    assert (folder / "encodings" / "__init__.py").exists()
-    ran = folder / "ran"
-    for which, environment in BAD.items():
-        options: dict[str, Any] = {"bind_dir": folder, "environment": environment, "timeout": 10}
-        async with kind.make(**options) as second:
-            await asyncio.sleep(0.3)  # the process for the first block is made ready
-            assert not ran.exists(), which
-            # In the end it is the code's: a block sees the variables.
-            shown = await out(second, f"import os; print([os.environ[name] for name in {list(environment)}])")
-            assert shown == f"{list(environment.values())}\n", which
-        with suppress(SandboxError):  # what is to be imported ahead is not there
-            async with kind.make(**options, preload=["planted"]):
-                pass
-        assert "planted" not in (ran.read_text() if ran.exists() else ""), which
-        ran.unlink(missing_ok=True)
-
-
-@pytest.mark.usefixtures("untouched")
-async def test_h7_a_folder_that_code_has_closed_is_not_imported_from(folder: Path, kind: Kind) -> None:
-    """Its owner can open it again: that it can't be written to now says nothing."""
-    options: dict[str, Any] = {"bind_dir": folder, "timeout": 10, "environment": {"PYTHONPATH": "/workspace/lib"}}
-    os.chown(folder, 4321, 4321)
-    async with kind.make(**options) as first:
-        code = (
-            PLANT
-            + "    os.rename('/workspace/planted', '/workspace/lib/planted')\n    os.chmod('/workspace/lib', 0o555)"
-        )
-        await out(
-            first, code.replace("import os\n", "import os\n    os.makedirs('/workspace/lib', exist_ok=True)\n", 1)
-        )
-        result = await run(first, "import os; os.chmod('/workspace', 0o555)")
-        assert result.outcome == "ok"
-    os.chmod(folder, 0o755)
-    with pytest.raises(SandboxError, match="planted: ModuleNotFoundError"):
-        await kind.make(**options, preload=["planted"]).start()
-    assert not (folder / "ran").exists()

@@ -124,21 +124,3 @@ async def test_h5_no_program_and_no_file_capability_gives_rights_on_the_host(fol
     """
     assert await subject.out(code) == "1\n1\n"
     assert os.listxattr(folder / "able") == []
-
-
-@each_engine
-async def test_h5_a_folder_with_set_group_id_passes_on_only_its_group(folder: Path, subject: Subject) -> None:
-    """What the kernel itself sets on a new folder, no call asks for; a program can't run by it."""
-    await start(subject, folder)
-    os.chmod(folder, 0o2777)
-    await subject.out("import os; os.mkdir('/workspace/below'); open('/workspace/file', 'w').close()")
-    assert with_rights(folder) == {"below"}
-    # A mode that names the bit again is refused; one without it takes it away.
-    code = """
-    import os
-    try: os.chmod("/workspace/below", 0o2755)
-    except PermissionError: print("refused")
-    os.chmod("/workspace/below", 0o755)
-    """
-    assert await subject.out(code) == "refused\n"
-    assert with_rights(folder) == set()

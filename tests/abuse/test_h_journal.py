@@ -1,19 +1,16 @@
 """H. What the host does with files, results and questions, 17: a saved state from somebody else is loaded."""
 
 import asyncio
-import json
 import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.messages import CodeGenerationEvent
 
-from autogen_codeact.agents import CodeActAgent, replay
+from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.journal import digest
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox import replay as session_replay
 from tests.sandbox.egress.servers import Hosts, answer, read_request
 from tests.sandbox.sandboxes import out, run
 
@@ -197,42 +194,3 @@ async def test_h17_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run
         assert time.monotonic() - began < 30
     assert await agent.rebuild_session() is None
     assert executor.starts == starts
-
-
-async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_in_time(subject, monkeypatch):
-    monkeypatch.setattr(replay, "MAX_SECONDS", 7.0)
-    executor = await subject.start()
-    executor.sandbox.timeout = 0.5  # in 7 s all of the first entries have their turn, and few of the many
-    files = {"files": {"x": f"{10**12}:{'a' * 32}", **{f"deep/{n}/x": "5:" for n in range(900)}}}
-    agent = actor(executor)
-    hostile = [
-        entry("while True: pass", **files),
-        entry("import os\nfor n in range(10**6):\n    open(f'/tmp/{n}', 'w').close()"),
-        entry("import os\nfor n in range(10**6):\n    os.makedirs(f'/tmp/{n}'); os.chdir(f'/tmp/{n}')"),
-        entry("import os\nos.kill(os.getppid(), 9); os.kill(1, 9)\nwhile True:\n    os.fork()"),
-        entry("open('x').read()", **files),
-        entry("heap = bytearray(10**10)"),
-        *[entry("while True: pass")] * 900,
-    ]
-    await agent.load_state(state(*hostile))
-    replayed = await asyncio.wait_for(agent.rebuild_session(), 50)
-    assert replayed is not None
-    assert len(replayed.not_rebuilt) == len(hostile)
-    assert len(replayed.describe()) < 20_000
-    assert contents(subject.work_dir) == {}
-    result = await agent.run(task="Go on.")
-    assert [message for message in result.messages if isinstance(message, CodeGenerationEvent)] == []
-    assert len(json.dumps(dict(await agent.save_state()), default=str)) < 1_000_000
-    subject._lost = True
-
-
-async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(subject, monkeypatch):
-    monkeypatch.setattr(session_replay, "MAX_HASHED_AT_ONCE", 64 << 20)  # a busy machine takes long to send more
-    # Files with holes: 40 GB that take no room in the sandbox.
-    holes = "for number in range(700):\n    open(f'{number}', 'wb').truncate(60 << 20)"
-    agent = actor(await subject.start())
-    await agent.load_state(state(entry(holes, files={}, connections=0), entry("y = 2", files={}, connections=0)))
-    replayed = await asyncio.wait_for(agent.rebuild_session(), 50)
-    assert replayed is not None
-    assert replayed.same
-    subject._lost = True

@@ -1,6 +1,5 @@
 """H. A client killed in any phase, 15: what it leaves behind is gone after the next start."""
 
-import asyncio
 import contextlib
 import json
 import os
@@ -192,86 +191,3 @@ async def test_h15_what_killed_clients_leave_is_gone_after_the_next_start(docker
         other.process.stdin.close()
         other.process.wait(20)
     assert os.listdir(folder) == []
-
-
-@pytest.mark.parametrize("next_start", ["Docker", "Bubblewrap"])
-async def test_h15_control_groups_whose_processes_end_late_are_gone_after_the_next_start_of_any_engine(
-    docker_engine, bubblewrap, folder, next_start
-):
-    """The next start found processes in them and left them; nobody looked again."""
-    with client("BubblewrapCommandLineCodeExecutor", temporary=folder) as first:
-        left = Left(folder, first.process.pid)
-        left.note_processes()
-        for pid in left.processes:
-            os.kill(pid, signal.SIGSTOP)
-        first.kill()
-    try:
-        assert control_groups(first.process.pid)
-        with client(f"{next_start}CommandLineCodeExecutor", temporary=folder):
-            for pid in filter(_lives, left.processes):  # bubblewrap may have killed one meanwhile
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
-            await gone(left.everything)
-    finally:
-        for pid in filter(_lives, left.processes):
-            os.kill(pid, signal.SIGKILL)
-
-
-WITHOUT_PROBE = """
-import asyncio, sys, tempfile
-import autogen_codeact.executors as ours
-
-def probe():
-    raise AssertionError("tempfile has made a file to find its folder")
-
-tempfile._get_default_tempdir = probe
-
-async def main():
-    async with getattr(ours, sys.argv[1])():
-        print("started")
-
-asyncio.run(main())
-"""
-
-
-async def test_h15_a_start_makes_nothing_without_its_owners_name(docker_engine, bubblewrap, folder):
-    """Before the first folder of a process, `tempfile` makes a file of a random name; it stayed if the client was killed then."""
-    for name in ("DockerCommandLineCodeExecutor", "BubblewrapCommandLineCodeExecutor"):
-        env = {**os.environ, "TMPDIR": str(folder)}
-        arguments = ["-c", WITHOUT_PROBE, name]
-        done = await asyncio.to_thread(processes.run, arguments, env=env, timeout=50)
-        assert done.stdout == "started\n", (name, done.stderr)
-
-
-KILLED_EARLY = """
-import asyncio, os, signal, threading
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from codeact_sandbox.backends.bubblewrap import launcher
-
-def end(*_):
-    print(open(f"/proc/self/task/{threading.get_native_id()}/children").read(), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-launcher._child_pid = end
-asyncio.run(BubblewrapCommandLineCodeExecutor().start())
-"""
-
-
-async def test_h15_bubblewrap_ends_if_its_client_was_killed_before_the_namespaces_were_made(bubblewrap, folder):
-    """It could not tell the client its child's number, and ended; the child waited for it for ever."""
-    env = {**os.environ, "TMPDIR": str(folder)}
-    done = await asyncio.to_thread(processes.run, ["-c", KILLED_EARLY], env=env, timeout=50)
-    assert done.returncode == -signal.SIGKILL
-    (session,) = done.stdout.split()
-
-    def of_the_session() -> list[str]:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        return [f"{pid}: {_command(pid)}" for pid in pids if _lives(pid) and _session(pid) == session]
-
-    await gone(of_the_session)
-
-
-def _session(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3]
-    return ""

@@ -7,7 +7,7 @@ import pytest
 from tests.sandbox.sandboxes import FORGE
 from tests.sandbox.tools.host_tools import Tool
 
-from .subject import Subject, in_sessions
+from .subject import in_sessions
 
 BLOCKS = 5
 STOLEN = "/tmp/stolen"
@@ -112,43 +112,3 @@ async def test_h6_a_leftover_process_sends_no_results_for_later_blocks(subject, 
     # Nor has it read what later blocks were, or what the host answered them.
     seen = await subject.out(f"import os; print(os.path.exists({STOLEN!r}) and open({STOLEN!r}, 'rb').read())")
     assert "true" not in seen, seen
-
-
-# What programs do to have no network, and what sets the defaults of sockets.
-NO_SOCKETS = """
-    import socket
-    def none(*args, **named): raise RuntimeError("no network")
-    socket.setdefaulttimeout(0.0)
-    for name in ("connect", "sendall", "send", "recv", "recvmsg", "shutdown", "close", "detach", "fileno", "setblocking"):
-        setattr(socket.socket, name, none)
-    socket.socket = socket.socketpair = none
-"""
-
-
-@in_sessions
-@pytest.mark.parametrize("checkpoint", [True, False])
-async def test_h6_a_session_without_sockets_goes_on(subject: Subject, checkpoint: object) -> None:
-    """The interpreter connects after each block, and did so by what the block had made of the module."""
-    noted: list[str] = []
-    await subject.start({"tools": [note_tool(noted)], "checkpoint": checkpoint, "timeout": 10})
-    await subject.out(NO_SOCKETS)
-    await subject.out(
-        "import os; ends = os.pipe(); os.environ.update({f'V{number}': 'x' * 100_000 for number in range(20)})"
-    )
-    for number in range(3):
-        # More than a socket takes at once.
-        result = await subject.run(f"large = {'x' * 900_000!r}\nnote('{number}')\n{number} * 11")
-        assert (result.outcome, result.state, result.value_repr) == ("ok", "kept", str(number * 11)), result
-    assert noted == ["0", "1", "2"]
-    result = await subject.run("import os; os._exit(1)")
-    assert (result.outcome, result.state) == ("crashed", "restored" if checkpoint else "lost")
-    if checkpoint:
-        await subject.out("note('3'); len(large)")
-        assert noted[3:] == ["3"]
-
-
-@in_sessions
-async def test_h6_a_session_goes_on_without_the_modules_that_find_packages(subject: Subject) -> None:
-    for code in ("import site; site.getusersitepackages = site.addsitedir = None", "import sys; sys.path = None"):
-        await subject.out(code)
-        assert await subject.out("7") == "7\n"

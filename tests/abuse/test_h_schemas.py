@@ -1,18 +1,12 @@
 """H. What the host does with the schemas of third-party tools: no text of one becomes code, and none takes long."""
 
-import builtins
-import inspect
 import json
-import types
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.executors.tools.host_tools import HostTools
-from codeact_sandbox.tools.stub import sources
-from codeact_sandbox.types.tool import ToolArgumentError
 from tests.cases import case
 from tests.executors.schema_workbench import SchemaWorkbench
 from tests.texts import ANY
@@ -182,22 +176,6 @@ async def test_h8_an_invalid_schema_is_refused_by_name() -> None:
             assert words in str(caught.value)
 
 
-async def test_h8_definitions_that_no_draft_checks_refuse_arguments() -> None:
-    """Old drafts do not know `$defs`, so what is wrong there is found with the first arguments."""
-    for wrong in (
-        {"type": 1},
-        {"enum": 1},
-        {"minimum": "1"},
-        {"required": 1},
-        {"properties": {"b": {"multipleOf": ""}}},
-    ):
-        with case(wrong):
-            schema = {"$schema": OLD, "properties": {"a": {"$ref": "#/$defs/wrong"}}, "$defs": {"wrong": wrong}}
-            (given,) = await HostTools([workbench([tool(schema)])]).start()
-            with pytest.raises(ToolArgumentError, match="can't be checked against the tool's JSON schema"):
-                await given.run({"a": {"b": 1} if "properties" in wrong or "required" in wrong else 1})
-
-
 WORDS = st.sampled_from(
     [*TEXTS, "a", "__class__", "self", "_call", "print", "class", "\u00b2", "\ufb01", "a-b", "a_b", ""]
 ) | st.text(ANY)
@@ -238,29 +216,3 @@ SCHEMAS = st.recursive(
     ).map(lambda both: both[0] | both[1]),
     max_leaves=6,
 )
-
-
-@given(
-    st.fixed_dictionaries({"properties": st.dictionaries(WORDS, SCHEMAS, max_size=4)}),
-    st.dictionaries(WORDS, SCHEMAS, max_size=3),
-    WORDS,
-    WORDS,
-)
-@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-async def test_h8_generated_schemas_are_treated_as_data(parameters, definitions, name, description):
-    described = {"name": name, "description": description, "parameters": {**parameters, "$defs": definitions}}
-    try:
-        tools = await HostTools([workbench([described])]).start()
-    except ValueError as error:
-        if "would both be" in str(error) or "would be called" in str(error) or "is not valid" in str(error):
-            return
-        raise
-    module = types.ModuleType("host_tools")
-    for each, source in sources(tools):
-        if isinstance(source, str):
-            exec(source, vars(module))
-        else:
-            vars(module)["_define"](each, json.loads(json.dumps(source)))
-    function = vars(module)[tools[0].name]
-    str(inspect.signature(function)), inspect.getdoc(function), repr(function)
-    assert not hasattr(builtins, "SCHEMA_RAN")

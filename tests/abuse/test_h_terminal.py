@@ -1,7 +1,6 @@
 """H9. What models, code, files and errors say never steers the terminal of who runs a command, nor hides in what it prints."""
 
 import io
-import json
 import os
 import pty
 import re
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.backends.docker.image_requests import Reporter
 from tests import processes
 
 from ..cli.support import COMMAND, code, environment, replay, start
@@ -95,22 +93,6 @@ def test_h9_code_and_output_of_an_executed_file_are_escaped(sandbox, terminal, t
     assert f"{SHOWN}.md:" in text
 
 
-@SANDBOXES
-def test_h9_exec_prints_complete_ascii_json(sandbox: str, tmp_path: Path) -> None:
-    status, written = run(
-        *("exec", "--sandbox", sandbox, "--json", "-"),
-        terminal=False,
-        cwd=tmp_path,
-        stdin=code(
-            f"print({EVIL!r}, end='')\nopen('b\\u202e\\x7f.txt', 'w').close()\nopen('b\\u202e.txt', 'w').close()"
-        ),
-    )
-    line = written.splitlines()[0]
-    assert (status, line.isascii(), line.isprintable()) == (0, True, True)
-    assert json.loads(line)["output"] == EVIL
-    assert "b\u202e.txt" in [file["name"] for file in json.loads(line)["artifacts"]]
-
-
 @TERMINAL
 @pytest.mark.parametrize("options", [[], ["--stream"], ["--act"], ["--team"]], ids=str)
 def test_h9_text_of_models_is_escaped_also_from_entities(options: list[str], terminal: bool, tmp_path: Path) -> None:
@@ -128,13 +110,6 @@ def test_h9_text_of_models_is_escaped_also_from_entities(options: list[str], ter
     if terminal and "--stream" not in options:
         assert f"\n{ENTITIES}\n" in text  # a heading, whose mark is replaced by a style
         assert r"\x1b" in text
-
-
-def test_h9_run_prints_complete_ascii_json(tmp_path: Path) -> None:
-    model = replay(tmp_path, f"Words {EVIL} {ENTITIES}")
-    status, written = run("run", "task", "--model", model, "--json", terminal=False)
-    assert (status, written.isascii(), written.replace("\n", "").isprintable()) == (0, True, True)
-    assert json.loads(written.splitlines()[1])["content"] == f"Words {EVIL} {ENTITIES}"
 
 
 @TERMINAL
@@ -173,11 +148,3 @@ def test_h9_unexpected_output_is_escaped(terminal: bool, tmp_path: Path) -> None
     text = plain(written.replace("\r\n", "\n"))
     assert text.count(SHOWN) == 7
     assert f"RuntimeError: {SHOWN}\n" in text
-
-
-def test_h9_the_log_of_an_image_build_is_escaped() -> None:
-    said: list[str] = []
-    reporter = Reporter(said.append, every=60)
-    reporter.say(EVIL)
-    reporter.detail(EVIL)
-    assert (said, reporter.tail) == ([SHOWN], f"{SHOWN}\n{SHOWN}")

@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,15 @@ import pytest
 
 from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
-    ExecutorPool,
     SandboxError,
     SandboxFileError,
-    SandboxStartError,
-    SandboxUnavailable,
 )
-from codeact_sandbox.backends.docker import image_requests, launcher
-from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker import launcher
 from codeact_sandbox.host import requests
-from tests.sandbox.images import labelled_image
 from tests.sandbox.sandboxes import out, pause_container, run
 
 from .engine_proxy import EngineProxy, Fault, engine_proxy
 from .faults import engine, eventually, exists
-from .second_engine import SecondEngine
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(120)]
 
@@ -164,26 +157,6 @@ async def check_interrupted(
     assert result.output == ("['sent']\n" if move is send_with_a_block else "[]\n"), transfer
 
 
-async def test_h19_a_build_that_does_not_end_is_a_typed_error(proxy, untouched, tmp_path, monkeypatch):
-    """Its connection is cut, or nothing comes any more."""
-    monkeypatch.setattr(image_requests, "BUILD_STALL_S", 2)
-    wheel = tmp_path / f"h19_{os.getpid()}-1.0-py3-none-any.whl"
-    wheel.write_bytes(b"PK\x05\x06" + bytes(18))
-    # Nobody hears of what a build that is cut leaves.
-    with closing(connect()) as client, labelled_image(client) as base:
-        for act in ("drop", "drop answer", "hold", "hold answer"):
-            rule = proxy.on("POST", "/build", act, times=1)  # type: ignore[arg-type]
-            executor = DockerCommandLineCodeExecutor(
-                base, docker_host=proxy.address, packages=[str(wheel)], progress=lambda _: None
-            )
-            began = time.monotonic()
-            with pytest.raises((SandboxStartError, SandboxUnavailable)):
-                await executor.start()
-            assert rule.seen.is_set()
-            assert time.monotonic() - began < 50
-            proxy.clear()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])
 @pytest.mark.parametrize("transfer", ["sent with a block", "fetched with a block"])
 async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_leaves_no_partial_file(
@@ -220,32 +193,3 @@ async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_le
         finally:
             await executor.stop()
             await asyncio.to_thread(second_engine.end)
-
-
-@pytest.mark.usefixtures("untouched")
-async def test_h19_a_pool_works_again_after_its_engine_was_killed(second_engine: SecondEngine) -> None:
-    """It is killed with one sandbox leased, one idle and others being started; who asks meanwhile is told at once."""
-    await asyncio.to_thread(second_engine.start)
-    pool = ExecutorPool(2, docker_host=second_engine.address, acquire_timeout=10)
-    try:
-        await pool.start()
-        await pool.ready(30)
-        async with pool.executor(timeout=20) as executor:
-            running = asyncio.ensure_future(run(executor, "import time; time.sleep(20)"))
-            await asyncio.sleep(0.2)
-            await asyncio.to_thread(second_engine.end, signal.SIGKILL)
-            with pytest.raises(SandboxError):
-                await asyncio.wait_for(running, 30)
-            began = time.monotonic()
-            with pytest.raises(SandboxError):
-                await pool.executor().start()
-            assert time.monotonic() - began < 40
-            await asyncio.to_thread(second_engine.start)
-            await pool.ready(60)
-            assert (await run(executor, "print(1)")).state == "lost"
-    finally:
-        began = time.monotonic()
-        await pool.stop()
-        assert time.monotonic() - began < 50
-        await eventually(lambda: second_engine.containers() == set(), 20)
-        await asyncio.to_thread(second_engine.end)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.runner.local_runner import LocalRunner
-from tests.sandbox.runner.test_runner_old_python import needs_namespaces
 
 from .subject import SUBJECTS, Subject, in_sessions
 
@@ -61,47 +60,3 @@ async def test_i41_a_fork_bomb_in_a_command_ends_with_its_cell(subject: Subject)
     assert result.state in ("kept", "restored"), result
     assert await subject.out("kept") == "5\n"
     assert await subject.out("!echo on") == "on\n"
-
-
-@in_one_session
-async def test_i42_names_of_cancelled_tasks_are_few_short_and_printable(subject: Subject) -> None:
-    await subject.out(TASKS)
-    result = await subject.run("import os; os._exit(1)")
-    assert (result.outcome, result.state) == ("crashed", "restored")
-    (note,) = [note for note in result.notes if "asyncio" in note]
-    assert note.isprintable()
-    assert note.count("longlong") <= 250
-    assert len(note) < 1200
-
-
-@in_one_session
-async def test_i43_a_session_survives_that_its_cells_replace_the_shell_and_asyncio(subject: Subject) -> None:
-    await subject.start()
-    await subject.out("import asyncio; task = asyncio.create_task(asyncio.sleep(60))")
-    await subject.out(REPLACED)
-    assert await subject.out("7") == "7\n"
-    result = await subject.run("import os; os._exit(1)")
-    assert (result.outcome, result.state) == ("crashed", "restored")
-    assert await subject.out("8") == "8\n"
-    assert (await subject.run("await asyncio.sleep(0)")).outcome == "error"
-    assert await subject.out("!echo on") == "on\n"
-
-
-@needs_namespaces
-def test_i44_a_planted_extension_or_module_runs_only_as_code_of_its_cell(ipython: LocalRunner) -> None:
-    """It is imported in the session, within the deadline of the cell that names it, and not when IPython is loaded."""
-    files = {
-        "traitlets.py": "raise SystemExit(3)",
-        "IPython.py": "raise SystemExit(3)",
-        "planted.py": "def load_ipython_extension(shell):\n    while True: pass",
-    }
-    for name, text in files.items():
-        ipython.run(f"open({name!r}, 'w').write({text!r})")
-    result, output = ipython.run("kept = 5\n!echo loaded", timeout=20)
-    assert (result["outcome"], output) == ("ok", "loaded\n")
-    result, _ = ipython.run("%load_ext planted", timeout=0.5)
-    assert (result["outcome"], result["state"]) == ("timeout", "restored")
-    result, _ = ipython.run("%timeit -n 1 -r 1 while True: pass", timeout=0.5)
-    assert (result["outcome"], result["state"]) == ("timeout", "restored")
-    result, output = ipython.run("kept")
-    assert (result["outcome"], output) == ("ok", "5\n")

@@ -2,20 +2,14 @@
 
 import html
 import json
-from pathlib import Path
 
-import pytest
-
-from codeact_sandbox.files.display_files import OTHER_NAME, store
-from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, MAX_LINE, Displays
+from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
 from codeact_sandbox.host.protocol import DisplayMessage
 from codeact_sandbox.types.displays import Display
-from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.result import Result
 from tests.sandbox.sandboxes import FORGE
 
-from .oracles import MIB
-from .subject import Subject, each_engine, one_kind
+from .subject import Subject, each_engine
 
 HOSTILE = {
     "raises": ("def _repr_html_(self): raise SystemExit('no')", "error"),
@@ -95,19 +89,6 @@ async def test_i1_forged_displays_are_bounded_and_name_no_file(subject: Subject)
 
 
 @each_engine
-async def test_i1_more_displays_than_are_kept_are_left_out_and_the_output_says_so(subject: Subject) -> None:
-    await subject.start(memory="400m", output=MIB)
-    subject.kept = 32 * MIB
-    code = SHOW.format("def _repr_html_(self): return self.text") + "Bad.text = 'x' * 10\n"
-    result = await subject.run(code + "for _ in range(150): display(Bad())", timeout=30)
-    assert (result.outcome, len(result.displays)) == ("ok", MAX_DISPLAYS)
-    left_out = "<more than 100 displays, or 16000000 bytes of them, in one block are not kept>"
-    assert result.output.splitlines()[-2:] == ["bad", left_out]
-    result = await subject.run(code + "Bad.text = 'x' * 3_900_000\nfor _ in range(9): display(Bad())", timeout=30)
-    assert (result.outcome, len(result.displays)) == ("ok", 4)
-
-
-@each_engine
 async def test_i1_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subject) -> None:
     await subject.start()
     script = "</iframe><script>parent.stolen = 1</script>"
@@ -117,35 +98,6 @@ async def test_i1_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subje
     shown = result._repr_mimebundle_()["text/html"]
     assert "<script" not in shown
     assert shown.count("<iframe") == shown.count("</iframe>") == shown.count('<iframe sandbox=""') == 1
-
-
-@one_kind
-async def test_i1_a_thread_of_an_earlier_block_changes_no_displays_of_a_later_one(subject: Subject) -> None:
-    await subject.start()
-    code = """
-        import threading
-        from IPython.display import HTML, clear_output, display
-        go, done = threading.Event(), threading.Event()
-        def late():
-            go.wait()
-            display(HTML("late"))
-            clear_output()
-            done.set()
-        threading.Thread(target=late, daemon=True).start()
-    """
-    assert (await subject.run(code)).displays == ()
-    result = await subject.run("display(HTML('own')); go.set(); done.wait()")
-    assert [display.data["text/html"] for display in result.displays] == ["own"]
-    assert result.notes == (
-        "Written meanwhile by threads of earlier blocks: <IPython.core.display.HTML object: shown after its block>\n",
-    )
-
-
-def test_i1_files_of_displays_with_one_number_are_named_in_few_notes(tmp_path: Path) -> None:
-    stored = store([Display("figure-1.gif", {"image/gif": b"GIF89a"})] * 50, tmp_path)
-    assert len({artifact.name for artifact in stored.artifacts}) == len(list(tmp_path.iterdir())) == 50
-    assert stored.notes[0] == OTHER_NAME.format("figure-1.gif", "figure-1-2.gif")
-    assert stored.notes[5:] == ["44 more files of displays have other names than the output says."]
 
 
 def test_i1_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
@@ -192,39 +144,3 @@ def test_i1_json_of_millions_of_lists_is_left_out_before_it_is_parsed() -> None:
     assert displays.notes() == [
         "Left out of what was shown: application/json. The JSON of a block's displays can have at most 300,000 lists and objects."
     ]
-
-
-@one_kind
-async def test_i1_huge_figures_are_not_drawn_and_of_ten_thousand_the_first_are_shown(subject: Subject) -> None:
-    await subject.start(memory="400m", output=MIB)
-    code = """
-        import matplotlib.pyplot as plt
-        plt.figure(figsize=(160, 160), dpi=100).add_subplot()
-        plt.show()
-        plt.figure().add_subplot().text(250, 0, "far out")
-        plt.show()
-        axes = plt.figure(figsize=(1e6, 1e6)).add_subplot()
-    """
-    result = await subject.run(code, timeout=40)
-    assert (result.outcome, result.displays) == ("ok", ()), result
-    huge, far_out, largest = result.output.splitlines()
-    assert huge == "<Figure size 16000x16000 with 1 Axes: not shown, it would have 16000 x 16000 pixels>"
-    assert far_out.startswith("<Figure size 640x480 with 1 Axes: not shown, ")
-    assert largest.startswith("<Figure size 100000000x100000000 with 1 Axes: not shown, ")
-
-    code = """
-        import sys
-        sys.modules["codeact_runner.shared.wire"].MAX_DISPLAYS = 3  # drawing 100 takes too long for a test
-        axes = plt.figure(figsize=(0.3, 0.3), dpi=20).add_axes([0, 0, 1, 1], visible=False)
-        managers = sys.modules["matplotlib._pylab_helpers"].Gcf.figs
-        managers.update(dict.fromkeys(range(2, 10_001), managers[1]))
-    """
-    result = await subject.run(code, timeout=40)
-    assert (result.outcome, len(result.displays)) == ("ok", 3), result
-    assert (await subject.run("plt.get_fignums()", timeout=40)).output == "[]\n"
-
-
-def test_i1_a_line_longer_than_the_runner_sends_ends_the_sandbox() -> None:
-    size = MAX_LINE + 1
-    with pytest.raises(SandboxProtocolError):
-        Displays().add(DisplayMessage(False, (("text/plain", 0),), "{}", 0, None, size), b"x" * size)

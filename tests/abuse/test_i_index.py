@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.egress.connection_log import ConnectionLog
-from codeact_sandbox.packages import index as served
 from codeact_sandbox.packages import sources
 from codeact_sandbox.packages.index import PackageIndex
-from codeact_sandbox.packages.pages import ProjectFile, parse_page
 from codeact_sandbox.packages.pip_config import PipConfig
-from tests.cases import case
 from tests.sandbox.egress.servers import Hosts
 from tests.sandbox.images import make_wheel
 from tests.sandbox.packages.conftest import configure
@@ -227,70 +223,3 @@ async def test_i23_pages_of_an_index_that_lies(subject: Subject, hosts: Hosts, m
     result = await subject.run(ASK + TRY.format(projects=list(PAGES), path="/simple/%s/"), timeout=60)
     assert result.output.split() == ["502", "502", "502", "404", "502", "502", "502"], result
     assert [len(note) < 500 for note in result.notes] == [True] * 5
-
-
-async def test_i25_cached_pages_of_large_projects_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "CACHED_FILES", 5)
-    asked: list[str] = []
-
-    class Two:
-        async def files(self, project: str) -> list[ProjectFile]:
-            asked.append(project)
-            return [ProjectFile(f"{project}-{n}.zip", "", "") for n in range(2)]
-
-    index = PackageIndex(1, PipConfig())
-    index._sources = [Two()]
-    log = ConnectionLog()
-    for project in ("a", "b", "a", "c", "b", "c", "a"):
-        assert len(await index._files(project, log)) == 2
-    assert "".join(asked) == "abca"
-    monkeypatch.setattr(served, "CACHED_FILES", 1)
-    assert len(await index._files("large", log)) == 2
-    assert not index._cache
-
-
-def test_i23_a_page_of_incomplete_tags_is_parsed_in_linear_time() -> None:
-    for start in ["<!--", "<![CDATA[", "</", "<?"]:
-        with case(start):
-            link = b'<a href="x-1.0.zip">x</a>'
-            found = parse_page(link + start.encode() * 1_000_000, "https://a.test/")  # else it takes hours
-            assert [file.filename for file in found] == ["x-1.0.zip"]
-
-
-def test_i23_a_page_of_too_many_links_is_refused() -> None:
-    with pytest.raises(ValueError, match="it lists more than 20,000 files"):
-        parse_page(b"<a href=x-1.0.zip>" * 1_000_000, "https://a.test/")
-
-
-@one_kind
-async def test_i24_an_index_that_hangs(subject, hosts, monkeypatch, tmp_path):
-    monkeypatch.setattr(served, "FILE_TIMEOUT_S", 2.0)
-
-    def drip(sock: socket.socket) -> None:
-        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100000\r\n\r\n")
-        with_timeout = sock
-        with_timeout.settimeout(0.2)
-        while True:
-            sock.sendall(b"x")
-            try:
-                if not sock.recv(1):
-                    return
-            except TimeoutError:
-                pass
-
-    content = wheel(tmp_path / "made")
-    index = Index(
-        {
-            "/simple/silent/": lambda sock: sock.recv(1),
-            "/simple/tinywheel/": page(content),
-            "/files/tinywheel-1.0-py3-none-any.whl": drip,
-        }
-    )
-    await start(subject, hosts, monkeypatch, index, timeout="1")
-    result = await subject.run(f"{ASK}\n    print(get('/simple/silent/'))", timeout=10)
-    assert "no answer in time" in "".join(result.notes)
-    result = await subject.run(f"{ASK}\n    print(get('/files/tinywheel/tinywheel-1.0-py3-none-any.whl'))", timeout=10)
-    assert "tinywheel-1.0-py3-none-any.whl was not complete after 2 s" in "".join(result.notes)
-    # A block that is killed takes its connections to the index with it.
-    result = await subject.run(f"{ASK}\n    get('/files/tinywheel/tinywheel-1.0-py3-none-any.whl')", timeout=1)
-    assert result.outcome == "timeout"

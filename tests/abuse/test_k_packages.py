@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, parse_packages, resolve_image
+from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, resolve_image
 from tests.sandbox.images import run, silent
 from tests.sandbox.packages.conftest import configure
 
@@ -84,12 +84,3 @@ def test_k28_a_source_package_in_packages_is_built_in_a_container(evil: None, de
             assert (status, json.loads(output)) == (0, NOTHING)
         finally:
             client.remove_image(image, force=True)
-
-
-def test_k28_what_is_no_requirement_is_refused_before_anything_runs() -> None:
-    for entry in (
-        "git+https://x.test/a", "--index-url=http://x", "-r /etc/passwd", "-e .", "./evil", "../evil-1.0.tar.gz", "x --pre",
-        "x --hash=sha256:aa", "x\n--index-url=y", "x\\\nRUN id", "/no/such-1.0-py3-none-any.whl",
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
-            parse_packages([entry])

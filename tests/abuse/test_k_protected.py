@@ -1,7 +1,6 @@
 """K5. Files with protected names are written by nothing that takes names from a log or a sandbox."""
 
 import hashlib
-import subprocess
 
 from autogen_codeact.runs import export_files, load_run
 from autogen_codeact.runs.events import BlockFinished
@@ -9,7 +8,6 @@ from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFil
 from autogen_codeact.viewer.text import download_name
 from codeact_sandbox.types.protected_names import protected_name
 
-from ..cli.support import codeact
 from ..runs.logs import lines, started, write_log
 from .subject import each_engine
 from .test_h_protected import HARMLESS, VARIANTS
@@ -51,28 +49,6 @@ def test_k5_an_export_of_files_leaves_protected_names_out(tmp_path, caplog):
     assert written == written_below(tmp_path / "out", harmless)
     assert len(written) == len(harmless) - 1  # the last file that would make a repository
     assert set(HARMLESS) < set(written)
-
-
-def test_k5_git_in_a_folder_of_exported_files_runs_nothing_of_the_log(tmp_path):
-    mark = tmp_path / "ran"
-    files = {
-        ".git/config": f"[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch {mark}; false\n".encode(),
-        ".git/HEAD": b"ref: refs/heads/main\n",
-        ".git/objects/x": b"x",
-        ".git/refs/heads/x": b"x",
-        ".envrc": b"x",
-        "a.txt": b"text",
-    }
-    done = codeact("export", foreign_run(tmp_path, files), "--files", tmp_path / "out")
-    assert done.status == 0
-    assert done.err == (
-        "codeact: Not written, because programs on the host act on such files automatically: .git/config, .git/HEAD, "
-        ".git/objects/x, .git/refs/heads/x, .envrc\n"
-        f"codeact: wrote {tmp_path / 'out'} (1 file)\n"
-    )
-    subprocess.run(["git", "status"], cwd=tmp_path / "out", check=False, capture_output=True, timeout=30)
-    assert not mark.exists()
-    assert written_below(tmp_path / "out") == ["a.txt"]
 
 
 def test_k5_a_download_has_no_protected_name():

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import http.client
 import socket
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +11,6 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.egress.channels import MAX_CHANNELS
 
 from .faces import EACH, sandbox
@@ -134,37 +132,6 @@ async def test_l6_clients_that_vanish_make_room_for_others(box: Any) -> None:
         while not all(await asyncio.gather(*(echoes(forwards[2]) for _ in range(MAX_CHANNELS)))):
             pass
     assert (await box.run("6 * 7")).value == 42
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_l6_a_forward_that_is_cancelled_while_it_opens_does_not_stay_open() -> None:
-    async with AsyncSandbox("bubblewrap") as box:
-        first = await box.forward(FULL)
-        opening = asyncio.ensure_future(box.forward(ECHO))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        while not all(each.url for each in first._ports.forwards) or len(first._ports.forwards) < 2:
-            time.sleep(0.01)  # noqa: ASYNC251 - it opens in another thread, and here nothing gets to know of it
-        time.sleep(0.05)  # noqa: ASYNC251 - as above
-        opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await opening
-        assert first._ports.forwards == {first}
-
-
-async def test_l7_a_server_that_resets_ends_its_connection_as_broken(box: Any) -> None:
-    await serve(box)
-    forward, echo = await box.forward(RESET), await box.forward(ECHO)
-    async with connected(forward) as (reader, writer):
-        writer.write(b"x")
-        assert await asyncio.wait_for(reader.read(), 10) == b""
-    address = urlsplit(forward.url)
-    reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
-    writer.write(f"GET / HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
-    with pytest.raises(ConnectionResetError):
-        await asyncio.wait_for(reader.read(), 10)
-    writer.transport.abort()
-    assert await echoes(echo)
 
 
 async def test_l8_floods_have_fair_shares_and_delay_no_block(box: Any) -> None:

@@ -277,14 +277,3 @@ async def test_m1_parts_of_an_answer_and_redirects(subject: Subject, there: Refl
     assert VALUE.encode() in first
     assert VALUE.encode() not in second
     assert b"placeholder-" in second
-
-
-@one_kind
-async def test_m1_connections_that_never_go_on(subject: Subject, there: Reflector) -> None:
-    code = """
-    kept = [tls(PORT) for _ in range(20)]
-    raw = tunnel("ok.example", PORT)
-    raw.sendall(b"\\x16\\x03\\x01\\xff\\xff")
-    print(get("/", f"X-Key: {KEY}")[:15])
-    """
-    assert await said(subject, there, code) == "b'HTTP/1.1 200 OK'\n"
