@@ -31,7 +31,8 @@ BOMBED = "128m"
 WORKSPACE_BYTES = parse_size(SMALL.workspace)
 
 
-async def test_02_memory_bomb_is_oom_and_no_timeout(subject: Subject) -> None:
+# Case 2.
+async def test_memory_bomb_is_oom_and_no_timeout(subject: Subject) -> None:
     await subject.start(memory=BOMBED)
     subject.may_fail_without_cgroup()
     result = await subject.run(BOMB, timeout=20)
@@ -53,7 +54,8 @@ MANY = """
 """
 
 
-async def test_02_memory_bombs_of_other_kinds(subject: Subject) -> None:
+# Case 2.
+async def test_memory_bombs_of_other_kinds(subject: Subject) -> None:
     """Files in memory, many processes, and a program that a shell has started."""
     await subject.start(memory=BOMBED)
     subject.may_fail_without_cgroup()
@@ -81,7 +83,8 @@ SYSTEM_V_BOMBS = {
 }
 
 
-async def test_02_memory_bombs_that_outlive_their_process(subject: Subject) -> None:
+# Case 2.
+async def test_memory_bombs_that_outlive_their_process(subject: Subject) -> None:
     """Nobody's death frees what they hold: it would be full for good, and the supervisor the next to be killed."""
     await subject.start(memory=BOMBED)
     subject.may_fail_without_cgroup()
@@ -94,7 +97,8 @@ async def test_02_memory_bombs_that_outlive_their_process(subject: Subject) -> N
         assert await subject.out("room = b'x' * 30_000_000; del room; print('room')", timeout=40) == "room\n"
 
 
-async def test_03_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> None:
+# Case 3.
+async def test_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> None:
     await subject.start(memory=BOMBED)
     subject.may_fail_without_cgroup()
     code = """
@@ -107,7 +111,8 @@ async def test_03_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> No
     assert result.notes == ("A process that the code started was killed: the sandbox's memory limit was reached.",)
 
 
-async def test_04_full_folders_say_enospc(subject: Subject) -> None:
+# Case 4.
+async def test_full_folders_say_enospc(subject: Subject) -> None:
     folders = ["/tmp", "/workspace", "/dev/shm"]
     subject.kept = WORKSPACE_BYTES
     await subject.start(memory="512m")
@@ -116,7 +121,8 @@ async def test_04_full_folders_say_enospc(subject: Subject) -> None:
     assert said.replace(" 15\n", " 16\n") == "/tmp ENOSPC 16\n/workspace ENOSPC 16\n/dev/shm ENOSPC 64\n"
 
 
-async def test_04_full_workspace_still_runs_code(subject: Subject) -> None:
+# Case 4.
+async def test_full_workspace_still_runs_code(subject: Subject) -> None:
     """In process mode each block has a file; without room for it the code runs from memory, so that it can make room."""
     subject.kept = WORKSPACE_BYTES
     await subject.start(memory="512m")
@@ -137,7 +143,8 @@ async def test_04_full_workspace_still_runs_code(subject: Subject) -> None:
     assert (again.output, again.notes) == ("# f\n", ())
 
 
-async def test_05_no_more_inodes(subject: Subject) -> None:
+# Case 5.
+async def test_no_more_inodes(subject: Subject) -> None:
     await subject.start(files=500)
     code = """
     import errno, os
@@ -155,7 +162,8 @@ async def test_05_no_more_inodes(subject: Subject) -> None:
     assert await subject.out("echo shell", "sh") == "shell\n"
 
 
-async def test_05_folders_in_folders_without_end(subject: Subject) -> None:
+# Case 5.
+async def test_folders_in_folders_without_end(subject: Subject) -> None:
     await subject.start(files=500)
     code = """
     import os
@@ -178,8 +186,9 @@ async def test_05_folders_in_folders_without_end(subject: Subject) -> None:
     assert result.notes[0].startswith("There are too many files in the workspace, or folders in folders")
 
 
+# Case 6.
 @each_engine
-async def test_06_sparse_file_of_a_terabyte_is_refused_by_its_size(subject: Subject) -> None:
+async def test_sparse_file_of_a_terabyte_is_refused_by_its_size(subject: Subject) -> None:
     result = await subject.run("import os\nwith open('huge.bin', 'wb') as file: os.truncate(file.fileno(), 1 << 40)")
     assert result.outcome == "ok"
     huge = next(item for item in result.artifacts if item.name == "huge.bin")

@@ -30,22 +30,26 @@ async def flood(subject: Subject, how: str, stream: str, count: int) -> None:
     assert f"[... {result.truncated:,} bytes dropped ...]" in result.output
 
 
-async def test_07_flood_of_stdout_is_capped(subject: Subject) -> None:
+# Case 7.
+async def test_flood_of_stdout_is_capped(subject: Subject) -> None:
     await flood(subject, "print", "stdout", 40)
 
 
-async def test_08_flood_of_stderr_is_capped(subject: Subject) -> None:
+# Case 8.
+async def test_flood_of_stderr_is_capped(subject: Subject) -> None:
     await flood(subject, "print", "stderr", 40)
 
 
-async def test_09_one_line_of_100_mb(subject: Subject) -> None:
+# Case 9.
+async def test_one_line_of_100_mb(subject: Subject) -> None:
     await subject.start(memory="512m")
     result = await subject.run("print('x' * 100_000_000)", timeout=30)
     assert (result.outcome, result.truncated, result.state) == ("ok", 100 * MILLION + 1 - CAP, "kept")
     assert CAP <= len(result.output) < CAP + 100
 
 
-async def test_10_flood_past_python_s_streams_has_the_same_cap(subject):
+# Case 10.
+async def test_flood_past_python_s_streams_has_the_same_cap(subject):
     # Each writer sends to one of the streams more than a case may take of this process's memory.
     for how, stream, count in (
         ("raw", "stdout", 40),
@@ -56,7 +60,8 @@ async def test_10_flood_past_python_s_streams_has_the_same_cap(subject):
         await flood(subject, how, stream, count)
 
 
-async def test_10_endless_flood_ends_at_the_deadline(subject: Subject) -> None:
+# Case 10.
+async def test_endless_flood_ends_at_the_deadline(subject: Subject) -> None:
     for language, code in (("python", "import os\nwhile True: os.write(1, b'y' * 65536)"), ("sh", "yes")):
         result = await subject.run(code, language, timeout=1.5)
         assert (result.outcome, result.exit_code) == ("timeout", 124)
@@ -64,7 +69,8 @@ async def test_10_endless_flood_ends_at_the_deadline(subject: Subject) -> None:
         assert CAP <= len(result.output) < CAP + 100
 
 
-async def test_10_flood_in_a_stream_has_the_same_cap(subject: Subject) -> None:
+# Case 10.
+async def test_flood_in_a_stream_has_the_same_cap(subject: Subject) -> None:
     await subject.start()
     for how, count in (("print", 4), ("raw", 30)):
         code = WRITERS[how].format(stream="stdout", fd=1, count=count)
@@ -79,14 +85,16 @@ async def test_10_flood_in_a_stream_has_the_same_cap(subject: Subject) -> None:
         assert "".join(texts) == result.output
 
 
-async def test_10_flood_of_a_daemon_is_not_in_the_next_block(subject: Subject) -> None:
+# Case 10.
+async def test_flood_of_a_daemon_is_not_in_the_next_block(subject: Subject) -> None:
     await subject.out("import subprocess; p = subprocess.Popen(['yes', 'late'], stderr=-3)")
     for _ in range(3):
         result = await subject.run("import time; time.sleep(0.1); print('mine')")
         assert (result.outcome, result.output, result.truncated) == ("ok", "mine\n", 0)
 
 
-async def test_10_flood_while_the_host_does_not_listen(subject: Subject) -> None:
+# Case 10.
+async def test_flood_while_the_host_does_not_listen(subject: Subject) -> None:
     """The host's event loop is held up; the sandbox must neither fill its memory nor lose the count."""
     subject.own_stall_s = 1.0
     await subject.start()

@@ -10,7 +10,8 @@ def ended_late(subject: Subject) -> tuple[str, int, str]:
     return "timeout", 124, "restored" if subject.session else "kept"
 
 
-async def test_01_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
+# Case 1.
+async def test_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
     code = """
     import os
     while True:
@@ -23,7 +24,8 @@ async def test_01_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
-async def test_01_fork_bomb_and_bomb_of_threads_meet_eagain(subject: Subject) -> None:
+# Case 1.
+async def test_fork_bomb_and_bomb_of_threads_meet_eagain(subject: Subject) -> None:
     threads = """
     import threading
     started, done = 0, threading.Event()
@@ -55,7 +57,8 @@ async def test_01_fork_bomb_and_bomb_of_threads_meet_eagain(subject: Subject) ->
     assert await subject.out(processes) == "EAGAIN True\n"
 
 
-async def test_11_all_descriptors_used_up_and_the_result_still_arrives(subject: Subject) -> None:
+# Case 11.
+async def test_all_descriptors_used_up_and_the_result_still_arrives(subject: Subject) -> None:
     code = """
     import errno, os
     taken = []
@@ -72,7 +75,8 @@ async def test_11_all_descriptors_used_up_and_the_result_still_arrives(subject: 
         assert await subject.out("exec 20</dev/null && echo open", "bash") == "open\n"
 
 
-async def test_12_zombies_are_reaped_with_their_block(subject: Subject) -> None:
+# Case 12.
+async def test_zombies_are_reaped_with_their_block(subject: Subject) -> None:
     """As many as the limit of processes allows, again and again: ten thousand at once can't be."""
     code = """
     import os
@@ -129,7 +133,8 @@ LOOK_FOR_DAEMONS = """
 """
 
 
-async def test_13_daemon_by_double_fork_or_setsid_dies_with_its_block_or_session(subject: Subject) -> None:
+# Case 13.
+async def test_daemon_by_double_fork_or_setsid_dies_with_its_block_or_session(subject: Subject) -> None:
     """That it dies with its session is seen by the fixture, once the sandbox has been stopped."""
     for number, (how, code) in enumerate(DAEMONS.items()):
         await subject.out(DAEMON.format(number=number, how=how, code=code))
@@ -138,12 +143,14 @@ async def test_13_daemon_by_double_fork_or_setsid_dies_with_its_block_or_session
         assert found == {alive}, how
 
 
-async def test_14_daemon_that_holds_stdout_open_holds_nobody_up(subject: Subject) -> None:
+# Case 14.
+async def test_daemon_that_holds_stdout_open_holds_nobody_up(subject: Subject) -> None:
     assert await subject.out("import subprocess; p = subprocess.Popen(['sleep', '600']); print('out')") == "out\n"
     assert await subject.out("(sleep 600; echo late) & echo out", "sh") == "out\n"
 
 
-async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
+# Case 15.
+async def test_ignored_signals_do_not_help(subject: Subject) -> None:
     code = """
     import signal, time
     for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}:
@@ -160,10 +167,11 @@ async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
     assert (result.outcome, result.exit_code, result.state) == ("timeout", 124, "kept")
 
 
+# Case 16.
 @pytest.mark.parametrize(
     "code", ["9 ** 9 ** 9", "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')"], ids=["power", "regex"]
 )
-async def test_16_busy_loop_inside_c_is_killed_and_the_state_before_it_kept(subject: Subject, code: str) -> None:
+async def test_busy_loop_inside_c_is_killed_and_the_state_before_it_kept(subject: Subject, code: str) -> None:
     """That the variable of the first block is there again is what the fixture looks for."""
     result = await subject.run("codeact_witness = 'changed'\n" + code, timeout=0.4)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
@@ -178,7 +186,8 @@ SLEEPS = (
 )
 
 
-async def test_17_sleep_for_ever(subject: Subject) -> None:
+# Case 17.
+async def test_sleep_for_ever(subject: Subject) -> None:
     for code in SLEEPS:
         result = await subject.run(code, timeout=0.3)
         assert (result.outcome, result.exit_code, result.state) == ended_late(subject), code
@@ -186,7 +195,8 @@ async def test_17_sleep_for_ever(subject: Subject) -> None:
     assert (result.outcome, result.exit_code, result.state) == ("timeout", 124, "kept")
 
 
-async def test_18_except_base_exception_in_a_loop(subject: Subject) -> None:
+# Case 18.
+async def test_except_base_exception_in_a_loop(subject: Subject) -> None:
     code = """
     while True:
         try:
@@ -199,7 +209,8 @@ async def test_18_except_base_exception_in_a_loop(subject: Subject) -> None:
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
-async def test_19_thread_that_goes_on_printing_is_not_in_the_next_block(subject: Subject) -> None:
+# Case 19.
+async def test_thread_that_goes_on_printing_is_not_in_the_next_block(subject: Subject) -> None:
     code = """
     import threading, time
     def talk():
@@ -238,7 +249,8 @@ MEASURE = """
 """
 
 
-async def test_20_spinning_leftovers_stay_within_the_quota(subject: Subject) -> None:
+# Case 20.
+async def test_spinning_leftovers_stay_within_the_quota(subject: Subject) -> None:
     await subject.start(cpus=0.25)
     subject.may_fail_without_cgroup()
     if subject.session:
@@ -255,7 +267,8 @@ RECURSION = {
 }
 
 
-async def test_21_recursion_limit_of_a_billion_is_a_crash(subject: Subject) -> None:
+# Case 21.
+async def test_recursion_limit_of_a_billion_is_a_crash(subject: Subject) -> None:
     """Which verdict depends on the version of Python: its own limit for C, the end of the stack, or that of the memory."""
     await subject.start(memory="128m")
     verdicts = {("crashed", "SIGSEGV"), ("oom", "OutOfMemory"), ("error", "RecursionError"), ("error", "MemoryError")}
@@ -265,7 +278,8 @@ async def test_21_recursion_limit_of_a_billion_is_a_crash(subject: Subject) -> N
         assert result.state == ("restored" if subject.session and result.outcome != "error" else "kept")
 
 
-async def test_22_abort_leaves_no_core_file(subject: Subject) -> None:
+# Case 22.
+async def test_abort_leaves_no_core_file(subject: Subject) -> None:
     result = await subject.run("import os; os.abort()")
     assert (result.outcome, result.exit_code) == ("crashed", 134)
     assert result.error is not None

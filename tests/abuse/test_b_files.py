@@ -29,7 +29,8 @@ def name_of(code: str) -> str:
     return default_filename(block(code).code, language)
 
 
-async def test_33_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(folder, subject, canaries):
+# Case 33.
+async def test_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(folder, subject, canaries):
     """The hole in AutoGen's executor: it writes the next block's code through the link."""
     await subject.start({"bind_dir": folder})
     names = [name_of("print('next')"), "named.py", "sub/deep.py"]
@@ -55,8 +56,9 @@ async def test_33_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(fold
     assert canaries.file.read_text() == SECRET
 
 
+# Case 33.
 @each_engine
-async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(subject, canaries):
+async def test_a_link_in_the_workspace_is_not_followed_by_what_is_copied(subject, canaries):
     await subject.start()
     (subject.work_dir / "sent.txt").write_text("one")
     code = f"""
@@ -79,9 +81,10 @@ async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(subj
             await subject.executor.download(name, subject.work_dir.parent / "got")
 
 
+# Case 33.
 @pytest.mark.first_promise
 @each_engine
-async def test_33_a_link_on_the_host_is_replaced_and_its_target_untouched(subject: Subject, canaries: Canaries) -> None:
+async def test_a_link_on_the_host_is_replaced_and_its_target_untouched(subject: Subject, canaries: Canaries) -> None:
     await subject.start()
     (subject.work_dir / "result.txt").symlink_to(canaries.file)
     (subject.work_dir / "sub").symlink_to(canaries.folder)
@@ -112,7 +115,8 @@ BAD_NAMES = {
 }
 
 
-async def test_34_bad_names_are_a_clear_error(subject: Subject) -> None:
+# Case 34.
+async def test_bad_names_are_a_clear_error(subject: Subject) -> None:
     for name, words in BAD_NAMES.items():
         result = await subject.run(f"# filename: {name}\nprint('ran')")
         assert (result.outcome, result.exit_code) == ("error", 1), (name, result)
@@ -145,7 +149,8 @@ RACE = f"""
 """
 
 
-async def test_35_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(subject: Subject, tmp_path: Path) -> None:
+# Case 35.
+async def test_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(subject: Subject, tmp_path: Path) -> None:
     await subject.start({"work_dir": None})
     racing = asyncio.ensure_future(
         subject.run(
@@ -171,8 +176,9 @@ async def test_35_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(sub
         await subject.out("import time; time.sleep(2)", timeout=10)  # until the swapping ends
 
 
+# Case 36.
 @each_engine
-async def test_36_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_path: Path) -> None:
+async def test_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_path: Path) -> None:
     code = """
     import os, socket
     os.mkfifo("pipe"); os.mkdir("dir"); os.symlink("/dev/zero", "zero"); os.symlink("pipe", "to-pipe")
@@ -188,8 +194,9 @@ async def test_36_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_p
     assert not {"pipe", "dir", "zero", "to-pipe", "socket"} & {path.name for path in subject.work_dir.iterdir()}
 
 
+# Case 36.
 @each_engine
-async def test_36_a_file_that_grows_for_ever_is_refused_by_size(subject: Subject, tmp_path: Path) -> None:
+async def test_a_file_that_grows_for_ever_is_refused_by_size(subject: Subject, tmp_path: Path) -> None:
     """What the listing says and what is then read are two things."""
     await subject.start(workspace="128m", memory="512m")
     await subject.out("import os; open('sparse', 'w').close(); os.truncate('sparse', 1 << 40)")
@@ -197,7 +204,8 @@ async def test_36_a_file_that_grows_for_ever_is_refused_by_size(subject: Subject
         await asyncio.wait_for(subject.executor.download("sparse", tmp_path / "got"), 10)
 
 
-def test_37_no_archive_of_a_sandbox_is_ever_opened() -> None:
+# Case 37.
+def test_no_archive_of_a_sandbox_is_ever_opened() -> None:
     """Archives are made for the engine: to build an image, and with data= for a container that never runs. None is unpacked.
 
     A copied folder comes as a tar file, whose headers alone `tarfile` reads (`tar_receiver`; see L3); `trees` runs inside.
@@ -211,7 +219,8 @@ def test_37_no_archive_of_a_sandbox_is_ever_opened() -> None:
     assert {path.name for path, text in sources.items() if re.search(words, text)} == {"data_mounts.py"}
 
 
-async def test_38_the_engine_shows_no_mount_of_the_host_and_no_right(subject: Subject) -> None:
+# Case 38.
+async def test_the_engine_shows_no_mount_of_the_host_and_no_right(subject: Subject) -> None:
     if subject.kind.engine != "docker":
         pytest.skip("bubblewrap has no engine to ask: see the next case")
     await subject.start()
@@ -234,7 +243,8 @@ MOUNTS = """
 """
 
 
-async def test_38_what_can_be_written_to_is_the_sandboxs_own_memory(subject: Subject) -> None:
+# Case 38.
+async def test_what_can_be_written_to_is_the_sandboxs_own_memory(subject: Subject) -> None:
     mounts = json.loads(await subject.out(MOUNTS))
     own = {"tmpfs", "proc", "devpts", "mqueue", "sysfs", "cgroup", "cgroup2"}
     writable = [(place, kind) for place, options, kind, _ in mounts if "rw" in options]
@@ -245,8 +255,9 @@ async def test_38_what_can_be_written_to_is_the_sandboxs_own_memory(subject: Sub
             assert {"nosuid", "nodev"} <= set(options), place
 
 
+# Case 38.
 @each_engine
-async def test_38_a_folder_asked_for_is_the_only_one(folder: Path, subject: Subject) -> None:
+async def test_a_folder_asked_for_is_the_only_one(folder: Path, subject: Subject) -> None:
     await subject.start({"bind_dir": folder})
     mounts = json.loads(await subject.out(MOUNTS))
     (workspace,) = [(options, root) for place, options, _, root in mounts if place == "/workspace"]

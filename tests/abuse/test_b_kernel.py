@@ -26,8 +26,9 @@ def of_process(pid: int, name: str) -> bytes:
     return Path(f"/proc/{pid}/{name}").read_bytes()
 
 
+# Case 23.
 @pytest.mark.first_promise
-async def test_23_no_capability_no_new_privileges_a_filter_not_root(subject: Subject) -> None:
+async def test_no_capability_no_new_privileges_a_filter_not_root(subject: Subject) -> None:
     code = """
     import json
     lines = (line.split(":", 1) for line in open("/proc/self/status"))
@@ -60,7 +61,8 @@ async def check_calls(subject: Subject, names: Collection[str], expected: set[st
         pytest.skip(f"not proven on this kernel: {names} are refused without the filter, too")
 
 
-async def test_24_mounts_roots_devices_and_namespaces_are_refused(subject: Subject) -> None:
+# Case 24.
+async def test_mounts_roots_devices_and_namespaces_are_refused(subject: Subject) -> None:
     plain = "mount umount2 pivot_root chroot fsopen fsmount open_tree move_mount unshare setns"
     kinds = ("NEWNS", "NEWCGROUP", "NEWUTS", "NEWIPC", "NEWUSER", "NEWPID", "NEWNET", "NEWUSER | CLONE_NEWNET")
     calls = [*plain.split(), *(f"clone CLONE_{kind}" for kind in kinds)]
@@ -68,7 +70,8 @@ async def test_24_mounts_roots_devices_and_namespaces_are_refused(subject: Subje
     await check_calls(subject, calls)
 
 
-async def test_25_calls_that_steer_other_processes_are_refused(subject: Subject) -> None:
+# Case 25.
+async def test_calls_that_steer_other_processes_are_refused(subject: Subject) -> None:
     calls = "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp process_madvise process_mrelease"
     await check_calls(subject, calls.split())
 
@@ -110,7 +113,8 @@ LOOK = """
 """
 
 
-async def test_25_nothing_of_the_supervisor_and_its_helpers_can_be_read_or_written(subject: Subject) -> None:
+# Case 25.
+async def test_nothing_of_the_supervisor_and_its_helpers_can_be_read_or_written(subject: Subject) -> None:
     """Supervisor, zygote, and the worker that waits, or the session's checkpoint."""
     others, own_child = json.loads(await subject.out(LOOK))
     assert len(others) >= 3
@@ -127,7 +131,8 @@ HELPERS = [
 ]  # fmt: skip
 
 
-async def test_26_programs_that_the_kernel_starts_can_not_be_named(subject: Subject) -> None:
+# Case 26.
+async def test_programs_that_the_kernel_starts_can_not_be_named(subject: Subject) -> None:
     code = f"""
     import json, os
     paths = {HELPERS!r}
@@ -156,7 +161,8 @@ SECRETS = [
 ]  # fmt: skip
 
 
-async def test_27_what_the_kernel_knows_of_the_whole_machine_is_empty_or_refused(subject: Subject) -> None:
+# Case 27.
+async def test_what_the_kernel_knows_of_the_whole_machine_is_empty_or_refused(subject: Subject) -> None:
     code = f"""
     import json, os
     seen = []
@@ -185,7 +191,8 @@ SOCKETS = (
 )  # fmt: skip
 
 
-async def test_28_there_is_no_socket_of_an_engine(subject: Subject) -> None:
+# Case 28.
+async def test_there_is_no_socket_of_an_engine(subject: Subject) -> None:
     code = f"""
     import json, os, socket, stat
     own = socket.socket(socket.AF_UNIX)
@@ -229,7 +236,8 @@ SET_USER_ID = """
 """
 
 
-async def test_29_a_set_user_id_program_gains_nothing(subject: Subject) -> None:
+# Case 29.
+async def test_a_set_user_id_program_gains_nothing(subject: Subject) -> None:
     count, said = json.loads(await subject.out(SET_USER_ID, timeout=50))
     if not count:
         pytest.skip("not proven here: the sandbox shows no such program")
@@ -250,8 +258,9 @@ def su_as_nobody() -> bytes | None:
     ).stdout
 
 
+# Case 30.
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="there is no list of calls for this machine")
-async def test_30_raw_packet_and_exotic_sockets_are_refused(subject: Subject) -> None:
+async def test_raw_packet_and_exotic_sockets_are_refused(subject: Subject) -> None:
     control = await asyncio.to_thread(functools.partial(outcomes, subject.kind.engine, filtered=False))
     internet = ("TCP", "UDP", "UNIX", "NETLINK_ROUTE")
     await check_calls(
@@ -259,19 +268,22 @@ async def test_30_raw_packet_and_exotic_sockets_are_refused(subject: Subject) ->
     )
 
 
+# Case 30.
 @pytest.mark.skipif(MACHINE != "x86_64", reason="only x86-64 has further ways into the kernel")
-async def test_30_the_old_entry_into_the_kernel_kills(subject: Subject) -> None:
+async def test_the_old_entry_into_the_kernel_kills(subject: Subject) -> None:
     old = [f"int 0x80 {call}" for call in ("socketcall", "socket AF_INET", "getpid", "ptrace")]
     await check_calls(subject, [*old, "x32 getpid", "a 32-bit program"], {"SIGSYS"})
 
 
-async def test_31_io_uring_bpf_perf_userfaultfd_and_keys_are_refused(subject: Subject) -> None:
+# Case 31.
+async def test_io_uring_bpf_perf_userfaultfd_and_keys_are_refused(subject: Subject) -> None:
     calls = ["io_uring_setup", "io_uring_enter", "io_uring_register", "bpf", "perf_event_open", "userfaultfd"]
     await check_calls(subject, [*calls, "keyctl", "add_key", "request_key"])
     assert set(calls) <= set(NUMBERS)
 
 
-async def test_32_neither_the_supervisor_nor_the_system_can_be_overwritten(subject: Subject) -> None:
+# Case 32.
+async def test_neither_the_supervisor_nor_the_system_can_be_overwritten(subject: Subject) -> None:
     code = """
     import json, os, sys
     writable = []
@@ -301,7 +313,8 @@ async def test_32_neither_the_supervisor_nor_the_system_can_be_overwritten(subje
     assert opened == []
 
 
-async def test_32_nothing_is_inherited_but_the_blocks_own_pipes_and_socket(subject: Subject) -> None:
+# Case 32.
+async def test_nothing_is_inherited_but_the_blocks_own_pipes_and_socket(subject: Subject) -> None:
     code = """
     import os
     listed = os.listdir("/proc/self/fd")
@@ -312,7 +325,8 @@ async def test_32_nothing_is_inherited_but_the_blocks_own_pipes_and_socket(subje
     assert await subject.out(code) == "['pipe', 'pipe', 'socket'] (0, '/dev/null')\n"
 
 
-async def test_32_no_variable_of_the_host_is_seen(kind, subject, monkeypatch):
+# Case 32.
+async def test_no_variable_of_the_host_is_seen(kind, subject, monkeypatch):
     secret = "sk-of-the-host-71c2"
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     code = """

@@ -15,7 +15,8 @@ from .reaching import ASK, SECOND, Listener, allowed, out, start
 from .subject import Subject, each_engine, one_kind
 
 
-async def test_45_control_what_is_allowed_is_reached(subject: Subject, hosts: Hosts) -> None:
+# Case 45.
+async def test_control_what_is_allowed_is_reached(subject: Subject, hosts: Hosts) -> None:
     plain, secure = hosts.serve(echo_request, "ok.example"), hosts.serve(echo_request, "ok.example", tls=True)
     await start(subject, allowed(plain), allowed(secure))
     code = f"""
@@ -39,8 +40,9 @@ NAMES = [
 ]  # fmt: skip
 
 
+# Case 45.
 @one_kind
-async def test_45_names_addresses_and_ports_beside_the_list(subject: Subject, hosts: Hosts) -> None:
+async def test_names_addresses_and_ports_beside_the_list(subject: Subject, hosts: Hosts) -> None:
     server, other = hosts.serve(echo_request, "ok.example"), hosts.serve(echo_request, "ok.example")
     for name in ("evil.example", "localhost", "sandbox", "x.ok.example"):
         hosts.addresses[name] = ["127.0.0.1"]
@@ -57,8 +59,9 @@ async def test_45_names_addresses_and_ports_beside_the_list(subject: Subject, ho
     assert (server.connections, other.connections, hosts.asked) == (0, 0, [])
 
 
+# Case 45.
 @each_engine
-async def test_45_without_the_proxy_there_is_no_network(subject: Subject, hosts: Hosts) -> None:
+async def test_without_the_proxy_there_is_no_network(subject: Subject, hosts: Hosts) -> None:
     server = hosts.serve(echo_request, "ok.example")
     await start(subject, allowed(server))
     code = f"""
@@ -80,8 +83,9 @@ async def test_45_without_the_proxy_there_is_no_network(subject: Subject, hosts:
     assert server.connections == 0
 
 
+# Case 45.
 @one_kind
-async def test_45_redirect_to_a_host_that_is_not_on_the_list(subject: Subject, hosts: Hosts) -> None:
+async def test_redirect_to_a_host_that_is_not_on_the_list(subject: Subject, hosts: Hosts) -> None:
     evil = hosts.serve(echo_request, "evil.example")
 
     def redirect(sock: socket.socket) -> None:
@@ -101,8 +105,9 @@ async def test_45_redirect_to_a_host_that_is_not_on_the_list(subject: Subject, h
     assert (server.connections, evil.connections, hosts.asked) == (1, 0, ["ok.example"])
 
 
+# Case 45.
 @one_kind
-async def test_45_another_answer_to_the_same_name(subject: Subject, hosts: Hosts) -> None:
+async def test_another_answer_to_the_same_name(subject: Subject, hosts: Hosts) -> None:
     """DNS rebinding: the name is looked up once for each connection, and each answer is checked by itself."""
     good = hosts.serve(echo_request, address=("127.0.0.2", 0))
     private = hosts.serve(echo_request, address=("127.0.0.1", good.port))
@@ -134,8 +139,9 @@ INSIDE = [
 ]  # fmt: skip
 
 
+# Case 45.
 @one_kind
-async def test_45_an_allowed_name_with_an_address_inside(subject: Subject, hosts: Hosts) -> None:
+async def test_an_allowed_name_with_an_address_inside(subject: Subject, hosts: Hosts) -> None:
     server = hosts.serve(echo_request)
     for number, address in enumerate(INSIDE):
         hosts.addresses[f"n{number}.ok.example"] = [address]
@@ -152,8 +158,9 @@ async def test_45_an_allowed_name_with_an_address_inside(subject: Subject, hosts
     assert server.connections == 0
 
 
+# Case 45.
 @one_kind
-async def test_45_a_tunnel_leads_to_no_other_server_name(subject: Subject, hosts: Hosts) -> None:
+async def test_a_tunnel_leads_to_no_other_server_name(subject: Subject, hosts: Hosts) -> None:
     listener = Listener()
     server = hosts.serve(listener, "ok.example")
     await start(subject, allowed(server))
@@ -181,8 +188,9 @@ async def test_45_a_tunnel_leads_to_no_other_server_name(subject: Subject, hosts
     assert listener.heard == b""
 
 
+# Case 45.
 @one_kind
-async def test_45_the_second_hello_of_a_tunnel_has_no_other_name_either(subject: Subject, hosts: Hosts) -> None:
+async def test_the_second_hello_of_a_tunnel_has_no_other_name_either(subject: Subject, hosts: Hosts) -> None:
     names: list[str | None] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ecdh_curve("secp521r1")  # so that every client has to say hello again
@@ -206,8 +214,9 @@ async def test_45_the_second_hello_of_a_tunnel_has_no_other_name_either(subject:
     assert "evil.example" not in names
 
 
+# Case 45.
 @one_kind
-async def test_45_another_host_behind_an_allowed_one(subject: Subject, hosts: Hosts) -> None:
+async def test_another_host_behind_an_allowed_one(subject: Subject, hosts: Hosts) -> None:
     """Domain fronting in plain HTTP: by the Host header, by a second request, by a request in a body."""
     heard: list[bytes] = []
 
@@ -238,8 +247,9 @@ async def test_45_another_host_behind_an_allowed_one(subject: Subject, hosts: Ho
     assert not [each for each in heard if b"evil" in each or b"upgrade" in each.lower()], heard
 
 
+# Case 45.
 @one_kind
-async def test_45_a_head_without_end(subject: Subject, hosts: Hosts) -> None:
+async def test_a_head_without_end(subject: Subject, hosts: Hosts) -> None:
     server = hosts.serve(echo_request, "ok.example")
     await start(subject, allowed(server))
     code = f"""

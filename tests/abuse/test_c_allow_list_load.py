@@ -15,8 +15,9 @@ from .reaching import ASK, MIB, SECOND, Listener, allowed, out, start
 from .subject import Subject, each_engine
 
 
+# Case 45.
 @each_engine
-async def test_45_more_connections_at_once_than_there_are_places(subject: Subject, hosts: Hosts) -> None:
+async def test_more_connections_at_once_than_there_are_places(subject: Subject, hosts: Hosts) -> None:
     server = hosts.serve(echo_request, "ok.example")
     await start(subject, allowed(server), nofile=1024)
     code = f"""
@@ -30,8 +31,9 @@ async def test_45_more_connections_at_once_than_there_are_places(subject: Subjec
     assert server.connections == 130
 
 
+# Case 45.
 @each_engine
-async def test_45_requests_that_never_end(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_that_never_end(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     """They give their places back in the end, also where their sender goes on, byte by byte."""
     monkeypatch.setattr("codeact_sandbox.egress.http_proxy.HEAD_TIMEOUT_S", 1.0)
     server = hosts.serve(echo_request, "ok.example")
@@ -54,8 +56,9 @@ async def test_45_requests_that_never_end(subject: Subject, hosts: Hosts, monkey
     assert await out(subject, code, timeout=40) == ["HTTP/1.1 200 OK"]
 
 
+# Case 45.
 @each_engine
-async def test_45_connections_end_with_their_process(subject: Subject, hosts: Hosts) -> None:
+async def test_connections_end_with_their_process(subject: Subject, hosts: Hosts) -> None:
     server = hosts.serve(Listener(b"heard"), "ok.example")
     await start(subject, allowed(server))
     code = f"""
@@ -112,8 +115,9 @@ DOWNLOAD = """
 """
 
 
+# Case 45.
 @each_engine
-async def test_45_a_download_holds_up_no_result(subject: Subject, hosts: Hosts) -> None:
+async def test_a_download_holds_up_no_result(subject: Subject, hosts: Hosts) -> None:
     """40 MB and more go through while blocks run; that memory stays flat is for the fifth oracle to say."""
     flood = Flood(40 * MIB)
     server = hosts.serve(flood, "ok.example", tls=True)

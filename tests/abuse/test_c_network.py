@@ -47,9 +47,10 @@ def others() -> list[str]:
     return [address for address in host_addresses() if not address.startswith("127.")] + PUBLIC
 
 
+# Case 39.
 @pytest.mark.first_promise
 @each_engine
-async def test_39_tcp_udp_icmp_and_ipv6_out_fail_at_once(subject: Subject) -> None:
+async def test_tcp_udp_icmp_and_ipv6_out_fail_at_once(subject: Subject) -> None:
     """In one sandbox, as one whose network was used is not used again."""
     assert len(others()) > len(PUBLIC)
     ports = [subject.canaries.tcp_port, 22, 53, 80, 443, 2375, 2376]
@@ -82,7 +83,8 @@ async def test_39_tcp_udp_icmp_and_ipv6_out_fail_at_once(subject: Subject) -> No
     assert await subject.out(broadcast) == "{'ENETUNREACH'}\n"
 
 
-async def test_39_loopback_is_the_sandbox_s_own_and_works(subject: Subject) -> None:
+# Case 39.
+async def test_loopback_is_the_sandbox_s_own_and_works(subject: Subject) -> None:
     calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, {subject.canaries.tcp_port})) for a in ('127.0.0.1', '0.0.0.0')"
     assert await attempts(subject, calls) == {"ECONNREFUSED"}
     code = """
@@ -96,8 +98,9 @@ async def test_39_loopback_is_the_sandbox_s_own_and_works(subject: Subject) -> N
     assert await subject.out(code) == "b'within'\n"
 
 
+# Case 40.
 @each_engine
-async def test_40_names_are_not_resolved_and_no_server_for_them_answers(subject: Subject) -> None:
+async def test_names_are_not_resolved_and_no_server_for_them_answers(subject: Subject) -> None:
     code = """
     import socket
     for name in ("example.com", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"):
@@ -132,8 +135,9 @@ async def ask_for_a_name(subject: Subject, server: str) -> list[str]:
     return (await subject.out(code)).split()
 
 
+# Case 41.
 @each_engine
-async def test_41_no_metadata_service_of_a_cloud_answers(subject: Subject) -> None:
+async def test_no_metadata_service_of_a_cloud_answers(subject: Subject) -> None:
     four = ["169.254.169.254", "169.254.170.2", "169.254.169.253", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
     calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, 80)) for a in {four}"
     assert await attempts(subject, calls) == UNREACHABLE
@@ -141,15 +145,17 @@ async def test_41_no_metadata_service_of_a_cloud_answers(subject: Subject) -> No
     assert await attempts(subject, calls) <= UNREACHABLE_6
 
 
+# Case 42.
 @each_engine
-async def test_42_gateways_of_bridges_are_unreachable(subject: Subject) -> None:
+async def test_gateways_of_bridges_are_unreachable(subject: Subject) -> None:
     gateways = ["172.17.0.1", "172.18.0.1", "10.0.0.1", "10.0.2.2", "10.88.0.1", "192.168.0.1", "192.168.65.2"]
     calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, p)) for a in {gateways} for p in (80, 2375, 5000)"
     assert await attempts(subject, calls) == UNREACHABLE
 
 
+# Case 43.
 @each_engine
-async def test_43_only_the_loopback_interface_exists_without_a_route_and_none_can_be_made(subject: Subject) -> None:
+async def test_only_the_loopback_interface_exists_without_a_route_and_none_can_be_made(subject: Subject) -> None:
     assert await subject.out("import socket; print(sorted(name for _, name in socket.if_nameindex()))") == "['lo']\n"
     routes = "import pathlib; print(len(pathlib.Path('/proc/net/route').read_text().splitlines()))"
     assert await subject.out(routes) == "1\n"  # the heading
@@ -189,7 +195,8 @@ SIBLINGS = (
 )
 
 
-async def test_44_a_sibling_sandbox_is_unreachable(subject: Subject) -> None:
+# Case 44.
+async def test_a_sibling_sandbox_is_unreachable(subject: Subject) -> None:
     await subject.start()
     async with subject.kind.make(timeout=30) as sibling:
         # A session's sockets go on listening after the block; in process mode the block has to.
@@ -208,7 +215,8 @@ async def test_44_a_sibling_sandbox_is_unreachable(subject: Subject) -> None:
             await asyncio.wait({serving})
 
 
-async def test_44_abstract_sockets_of_the_host_are_out_of_sight(subject: Subject) -> None:
+# Case 44.
+async def test_abstract_sockets_of_the_host_are_out_of_sight(subject: Subject) -> None:
     names = ["\0" + subject.canaries.abstract, "\0/tmp/.X11-unix/X0", "\0/containerd-shim"]
     calls = f"attempt(socket.AF_UNIX, socket.SOCK_STREAM, name) for name in {names!r}"
     assert await attempts(subject, calls) == {"ECONNREFUSED"}
@@ -218,7 +226,8 @@ async def test_44_abstract_sockets_of_the_host_are_out_of_sight(subject: Subject
     assert re.fullmatch(r"\[('@codeact-[0-9a-f]{16}'(, )?)*\]\n" if subject.session else r"\[\]\n", found), found
 
 
-async def test_39_control_with_a_network_the_same_code_reaches_the_host(docker_engine: str, canaries: Canaries) -> None:
+# Case 39.
+async def test_control_with_a_network_the_same_code_reaches_the_host(docker_engine: str, canaries: Canaries) -> None:
     """What the cases above refuse goes through where a network is asked for."""
     reach = [address for address in host_addresses() if not address.startswith("127.")]
     calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, {canaries.tcp_port})) for a in {reach}"

@@ -42,7 +42,8 @@ def zygote():
 """
 
 
-async def test_52_whoever_is_killed_the_result_is_typed_and_pid_1_lives(subject: Subject) -> None:
+# Case 52.
+async def test_whoever_is_killed_the_result_is_typed_and_pid_1_lives(subject: Subject) -> None:
     await subject.start()
     before = subject.pid_one()
     for whom, code in KILLS.items():
@@ -55,8 +56,9 @@ async def test_52_whoever_is_killed_the_result_is_typed_and_pid_1_lives(subject:
     assert subject.pid_one() == before
 
 
+# Case 52.
 @each_engine
-async def test_52_who_kills_everything_has_its_pending_tool_call_cancelled(subject: Subject) -> None:
+async def test_who_kills_everything_has_its_pending_tool_call_cancelled(subject: Subject) -> None:
     pending = Endless()
     await subject.start({"tools": [Tool(pending.endless)]})
     code = "import subprocess\np = subprocess.Popen(['sh', '-c', 'sleep 1.5; kill -9 -1'])\nprint('calls', flush=True)\nendless()"
@@ -89,7 +91,8 @@ ENDS = [
 ]
 
 
-async def test_53_sys_exit_in_all_its_forms_is_that_exit_code(subject: Subject) -> None:
+# Case 53.
+async def test_sys_exit_in_all_its_forms_is_that_exit_code(subject: Subject) -> None:
     await subject.start()
     seen = [(code, *_verdict(await subject.run(code))) for code, _, _ in ENDS]
     assert seen == ENDS
@@ -101,7 +104,8 @@ def _verdict(result: ExecutionResult) -> tuple[str, int]:
     return result.outcome, result.exit_code
 
 
-async def test_54_an_end_before_the_result_is_no_success(subject: Subject) -> None:
+# Case 54.
+async def test_an_end_before_the_result_is_no_success(subject: Subject) -> None:
     for code in ("os._exit(0)", "os._exit(3)", "os.execv('/bin/true', ['true'])"):
         result = await subject.run(f"import os\nprint('before', flush=True)\n{code}")
         assert (result.outcome, result.output) == ("crashed", "before\n"), code
@@ -114,7 +118,8 @@ async def test_54_an_end_before_the_result_is_no_success(subject: Subject) -> No
 SIGNALS = [signal.Signals[f"SIG{name}"] for name in ("SEGV", "KILL", "ABRT", "BUS", "FPE", "ILL", "TERM", "ALRM")]
 
 
-async def test_55_the_signal_that_ended_a_block_is_named(subject: Subject) -> None:
+# Case 55.
+async def test_the_signal_that_ended_a_block_is_named(subject: Subject) -> None:
     for number in SIGNALS:
         result = await subject.run(f"import os; print('before', flush=True); os.kill(os.getpid(), {int(number)})")
         assert (result.outcome, result.exit_code, result.output) == ("crashed", 128 + number, "before\n"), result
@@ -141,7 +146,8 @@ REPLACED = """
 """
 
 
-async def test_56_what_a_block_replaces_does_not_spoil_the_next(subject: Subject) -> None:
+# Case 56.
+async def test_what_a_block_replaces_does_not_spoil_the_next(subject: Subject) -> None:
     await subject.start()
     result = await subject.run(REPLACED)
     assert result.outcome in ("ok", "error", "crashed")
@@ -161,7 +167,8 @@ async def test_56_what_a_block_replaces_does_not_spoil_the_next(subject: Subject
     )
 
 
-async def test_57_what_is_no_text_is_replaced_and_never_raises(subject: Subject) -> None:
+# Case 57.
+async def test_what_is_no_text_is_replaced_and_never_raises(subject: Subject) -> None:
     code = """
     import os, sys
     os.write(1, b"\\xff\\xfe nul \\0 half \\xe2\\x82\\n")
@@ -198,7 +205,8 @@ REPRS = {
 }
 
 
-async def test_58_a_huge_or_looping_repr_is_bounded(subject: Subject) -> None:
+# Case 58.
+async def test_a_huge_or_looping_repr_is_bounded(subject: Subject) -> None:
     await subject.start()
     # IPython, which the default image has, prints the error of a value that can't be shown, and the cell ends well.
     printed = "ok" if subject.session and subject.kind.engine == "docker" else "error"
@@ -213,7 +221,8 @@ async def test_58_a_huge_or_looping_repr_is_bounded(subject: Subject) -> None:
         assert len(result.value_repr or "") <= 64 * 1024, what
 
 
-async def test_58_a_huge_or_looping_message_of_an_exception_is_bounded(subject: Subject) -> None:
+# Case 58.
+async def test_a_huge_or_looping_message_of_an_exception_is_bounded(subject: Subject) -> None:
     await subject.start()
     for what in ("huge", "looping", "raising", "no text"):
         code = f"class Odd(Exception):\n def __str__(self):\n  {REPRS[what]}\nraise Odd"

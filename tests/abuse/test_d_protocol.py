@@ -23,7 +23,8 @@ from .subject import Subject
 FORGED = {"exit_code": 0, "value": "forged", "error": None, "outcome": "ok", "state": "kept", "notes": ["forged"]}
 
 
-async def test_47_a_result_printed_to_stdout_is_text(subject: Subject) -> None:
+# Case 47.
+async def test_a_result_printed_to_stdout_is_text(subject: Subject) -> None:
     code = f"""
     {FORGE}
     import sys
@@ -63,7 +64,8 @@ EVERYWHERE = f"""
 """
 
 
-async def test_48_forged_frames_through_every_descriptor_change_nothing_but_the_blocks_own_result(subject):
+# Case 48.
+async def test_forged_frames_through_every_descriptor_change_nothing_but_the_blocks_own_result(subject):
     code = EVERYWHERE + '    everywhere("/proc/self/fd")\n    time.sleep(0.2)'
     result = await subject.run(code)
     assert result.outcome in ("ok", "crashed")
@@ -81,7 +83,8 @@ async def test_48_forged_frames_through_every_descriptor_change_nothing_but_the_
         await subject.run("import os; os.environ.pop('FORGED', None)")
 
 
-async def test_48_descriptors_of_other_processes_are_out_of_reach(subject: Subject) -> None:
+# Case 48.
+async def test_descriptors_of_other_processes_are_out_of_reach(subject: Subject) -> None:
     code = f"""
     {EVERYWHERE.strip()}
     reached = []
@@ -93,7 +96,8 @@ async def test_48_descriptors_of_other_processes_are_out_of_reach(subject: Subje
     assert await subject.out(code) == "[]\n"
 
 
-async def test_48_what_a_block_has_left_forges_no_later_result(subject: Subject) -> None:
+# Case 48.
+async def test_what_a_block_has_left_forges_no_later_result(subject: Subject) -> None:
     code = f"""
     {FORGE}
     import time
@@ -113,7 +117,8 @@ async def test_48_what_a_block_has_left_forges_no_later_result(subject: Subject)
     assert result.value_repr == ("'value'" if subject.session else None)
 
 
-async def test_48_a_forged_report_is_the_blocks_own_and_bounded(subject: Subject) -> None:
+# Case 48.
+async def test_a_forged_report_is_the_blocks_own_and_bounded(subject: Subject) -> None:
     """It can say of itself what it likes; only in the types and lengths that there are."""
     code = f"""
     {FORGE}
@@ -147,7 +152,8 @@ GARBAGE = {
 }
 
 
-async def test_49_garbage_or_a_part_of_a_frame_ends_the_block_at_most(subject: Subject) -> None:
+# Case 49.
+async def test_garbage_or_a_part_of_a_frame_ends_the_block_at_most(subject: Subject) -> None:
     for what, data in GARBAGE.items():
         code = f"""
         {FORGE.replace(chr(10), chr(10) + "    ")}
@@ -164,7 +170,8 @@ async def test_49_garbage_or_a_part_of_a_frame_ends_the_block_at_most(subject: S
         assert await subject.out("print('next')") == "next\n", what
 
 
-async def test_50_a_length_of_4_gb_allocates_nothing(subject: Subject) -> None:
+# Case 50.
+async def test_a_length_of_4_gb_allocates_nothing(subject: Subject) -> None:
     measure = "print(int(open('/proc/1/statm').read().split()[1]) * 4096)"
     before = int(await subject.out(measure))
     code = f"""
@@ -196,7 +203,8 @@ CLOSED = [
 ]
 
 
-async def test_51_closed_descriptors_are_typed(subject: Subject) -> None:
+# Case 51.
+async def test_closed_descriptors_are_typed(subject: Subject) -> None:
     for code, outcomes in CLOSED:
         result = await subject.run(f"import os, sys\n{code}")
         assert result.outcome in outcomes, (code, result)
@@ -227,7 +235,8 @@ TYPED = [
 ]  # fmt: skip
 
 
-def test_60_type_tagged_payloads_stay_text() -> None:
+# Case 60.
+def test_type_tagged_payloads_stay_text() -> None:
     for payload in TYPED:
         with case(payload):
             whole = {**FORGED, "duration_s": 0.1, "dropped": [0], "tail": [0], "number": 1, "before": None}
@@ -238,7 +247,8 @@ def test_60_type_tagged_payloads_stay_text() -> None:
             assert protocol.decode_value(json.dumps(payload)) is None
 
 
-async def test_60_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(subject, monkeypatch, capsys):
+# Case 60.
+async def test_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(subject, monkeypatch, capsys):
     def never(*_: object) -> None:
         raise AssertionError("the host has unpickled something")
 

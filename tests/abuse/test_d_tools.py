@@ -56,15 +56,17 @@ async def echo(thing: Any = None) -> Any:
     return thing
 
 
-async def test_59_the_watch_sees_a_stall() -> None:
+# Case 59.
+async def test_the_watch_sees_a_stall() -> None:
     """The control: C code in another thread that keeps the interpreter's lock holds up the loop."""
     async with LoopLag() as lag:
         await asyncio.to_thread(re.match, "(a*)*b", "a" * 24)
     assert lag.excess_s > MOST_EXCESS_S
 
 
+# Case 59.
 @one_kind
-async def test_59_no_payload_stalls_the_hosts_loop(subject: Subject) -> None:
+async def test_no_payload_stalls_the_hosts_loop(subject: Subject) -> None:
     subject.kept = 64 * MIB  # a call of 50,000 lists at most, as long as it is read
     await subject.start({"tools": [Tool(echo)]})
     for name, payload in PAYLOADS.items():
@@ -73,8 +75,10 @@ async def test_59_no_payload_stalls_the_hosts_loop(subject: Subject) -> None:
         subject.check_event_loop(name)
 
 
+# Case 59.
+# Case 200.
 @each_engine
-async def test_59_200_megabytes_are_refused(subject: Subject) -> None:
+async def test_megabytes_are_refused(subject: Subject) -> None:
     await subject.start({"tools": [Tool(echo)]}, memory="1g")
     code = """
         def attempt(size):
@@ -92,8 +96,9 @@ async def test_59_200_megabytes_are_refused(subject: Subject) -> None:
     ]
 
 
+# Case 61.
 @one_kind
-async def test_61_names_that_are_no_tools_and_wrong_arguments_are_errors_without_the_hosts_traceback(subject):
+async def test_names_that_are_no_tools_and_wrong_arguments_are_errors_without_the_hosts_traceback(subject):
     class Deep(Tool):
         async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
             try:
@@ -142,9 +147,11 @@ def resident_kib(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
 
 
+# Case 62.
+# Case 100.
 @each_engine
 @pytest.mark.parametrize("reads", [True, False], ids=["reading", "not reading"])
-async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: bool) -> None:
+async def test_000_calls_at_once_are_bounded(subject: Subject, reads: bool) -> None:
     running = most = 0
 
     async def count(thing: Any = None) -> Any:
@@ -185,8 +192,9 @@ async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: boo
     assert resident_kib(supervisor) - before < 16 * 1024
 
 
+# Case 63.
 @one_kind
-async def test_63_a_tool_that_raises_what_ends_a_program_does_not_end_the_host(subject: Subject) -> None:
+async def test_a_tool_that_raises_what_ends_a_program_does_not_end_the_host(subject: Subject) -> None:
     kinds = {
         "exit": SystemExit(3),
         "interrupt": KeyboardInterrupt(),
@@ -214,8 +222,9 @@ async def test_63_a_tool_that_raises_what_ends_a_program_does_not_end_the_host(s
     assert loop.is_running()
 
 
+# Case 64.
 @each_engine
-async def test_64_a_tool_that_outlives_its_block_is_cancelled_and_its_late_answer_ignored(subject, caplog):
+async def test_a_tool_that_outlives_its_block_is_cancelled_and_its_late_answer_ignored(subject, caplog):
     release = asyncio.Event()
     heard: list[str] = []
 

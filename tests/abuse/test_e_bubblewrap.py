@@ -21,7 +21,8 @@ from .faults import begin, eventually, rest
 pytestmark = pytest.mark.usefixtures("bubblewrap", "no_reused_sandboxes", "untouched")
 
 
-async def test_65_without_bubblewrap_it_says_in_a_moment_how_to_install_it(monkeypatch, tmp_path):
+# Case 65.
+async def test_without_bubblewrap_it_says_in_a_moment_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     began = time.monotonic()
     with pytest.raises(SandboxUnavailable, match=r"^bubblewrap is not installed: apt-get install bubblewrap"):
@@ -29,7 +30,8 @@ async def test_65_without_bubblewrap_it_says_in_a_moment_how_to_install_it(monke
     assert time.monotonic() - began < 30
 
 
-async def test_65_without_bubblewrap_and_docker_it_says_how_to_get_either(monkeypatch, tmp_path):
+# Case 65.
+async def test_without_bubblewrap_and_docker_it_says_how_to_get_either(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     began = time.monotonic()
@@ -39,8 +41,9 @@ async def test_65_without_bubblewrap_and_docker_it_says_how_to_get_either(monkey
 
 
 @pytest.mark.parametrize("mode", ["process", "session"])
-class Test67Lost:
-    async def test_67_pid_one_killed_from_outside_during_a_block(self, folder: Path, mode: Any) -> None:
+class TestLost:
+    # Case 67.
+    async def test_pid_one_killed_from_outside_during_a_block(self, folder: Path, mode: Any) -> None:
         async with BubblewrapCommandLineCodeExecutor(bind_dir=folder, mode=mode) as executor:
             running = await begin(executor)
             os.kill(pid_one(os.getpid()), signal.SIGKILL)
@@ -53,7 +56,8 @@ class Test67Lost:
             # It was not sent again.
             assert (folder / "ran").read_text() == "x"
 
-    async def test_67_pid_one_killed_from_outside_between_blocks(self, mode: Any) -> None:
+    # Case 67.
+    async def test_pid_one_killed_from_outside_between_blocks(self, mode: Any) -> None:
         async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
             await out(executor, "1")
             os.kill(pid_one(os.getpid()), signal.SIGKILL)
@@ -61,7 +65,8 @@ class Test67Lost:
             result = await run(executor, "print('next')")
             assert (result.output, result.state) == ("next\n", "lost")
 
-    async def test_67_every_process_killed_from_outside_at_once(self, mode: Any) -> None:
+    # Case 67.
+    async def test_every_process_killed_from_outside_at_once(self, mode: Any) -> None:
         async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
             running = await begin(executor, "print('begun', flush=True)\nimport time\ntime.sleep(40)")
             for pid in sorted(descendants(os.getpid())):
@@ -72,8 +77,9 @@ class Test67Lost:
             assert (await run(executor, "1")).state == "lost"
 
 
-class Test68Stopped:
-    async def test_68_pid_one_stopped_during_a_block_the_deadline_of_the_host_holds(self, folder: Path) -> None:
+class TestStopped:
+    # Case 68.
+    async def test_pid_one_stopped_during_a_block_the_deadline_of_the_host_holds(self, folder: Path) -> None:
         async with BubblewrapCommandLineCodeExecutor(bind_dir=folder, mode="session", timeout=4) as executor:
             running = await begin(executor)
             supervisor = pid_one(os.getpid())
@@ -87,9 +93,8 @@ class Test68Stopped:
             assert (await run(executor, "1")).state == "lost"
             assert (folder / "ran").read_text() == "x"
 
-    async def test_68_pid_one_stopped_between_blocks_files_on_their_way_have_a_deadline_too(
-        self, tmp_path, monkeypatch
-    ):
+    # Case 68.
+    async def test_pid_one_stopped_between_blocks_files_on_their_way_have_a_deadline_too(self, tmp_path, monkeypatch):
         async with BubblewrapCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
             monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
             supervisor = pid_one(os.getpid())
@@ -101,7 +106,8 @@ class Test68Stopped:
             monkeypatch.undo()
             assert (await out(executor, "print(open('new').read())")) == "new\n"
 
-    async def test_68_stopped_and_continued_it_goes_on(self) -> None:
+    # Case 68.
+    async def test_stopped_and_continued_it_goes_on(self) -> None:
         async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             await out(executor, "x = 1")
             below = descendants(os.getpid())
@@ -118,8 +124,9 @@ class Test68Stopped:
             assert (result.value_repr, result.state) == ("1", "kept")
 
 
-class Test73Stop:
-    async def test_73_before_start_again_and_many_at_once(self) -> None:
+class TestStop:
+    # Case 73.
+    async def test_before_start_again_and_many_at_once(self) -> None:
         executor = BubblewrapCommandLineCodeExecutor()
         await executor.stop()
         await executor.start()
@@ -128,18 +135,21 @@ class Test73Stop:
         await executor.stop()
         assert not [pid for pid in below if alive(pid)]
 
-    async def test_73_while_it_starts(self) -> None:
+    # Case 73.
+    async def test_while_it_starts(self) -> None:
         executor = BubblewrapCommandLineCodeExecutor()
         await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
 
-    async def test_73_while_a_block_runs(self) -> None:
+    # Case 73.
+    async def test_while_a_block_runs(self) -> None:
         executor = BubblewrapCommandLineCodeExecutor()
         running = await begin(executor)
         await executor.stop()
         with pytest.raises(SandboxDied, match="stopped"):
             await rest(running)
 
-    async def test_76_of_a_sandbox_whose_every_process_is_stopped_is_bounded(self) -> None:
+    # Case 76.
+    async def test_of_a_sandbox_whose_every_process_is_stopped_is_bounded(self) -> None:
         executor = BubblewrapCommandLineCodeExecutor()
         await executor.start()
         below = descendants(os.getpid())

@@ -52,8 +52,9 @@ async def works_again(executor: SandboxCodeExecutor) -> None:
         assert await out(executor, "print('again')") == "again\n"
 
 
+# Case 72.
 @pytest.mark.timeout(150)
-async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_container_is_gone(proxy):
+async def test_cancel_while_the_engine_is_busy_waits_until_the_half_made_container_is_gone(proxy):
     """The executor starts again after each of them."""
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
     for step in ("create", "attach", "start"):
@@ -73,7 +74,8 @@ async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_cont
     await works_again(executor)
 
 
-async def test_72_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(proxy, monkeypatch):
+# Case 72.
+async def test_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(proxy, monkeypatch):
     monkeypatch.setattr(client, "CANCEL_TIMEOUT_S", 1.0)
     rule = proxy.on("POST", "/create", "hold answer", times=1)
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
@@ -88,7 +90,8 @@ async def test_72_cancel_while_the_engine_hangs_is_bounded_and_the_container_goe
     await works_again(executor)
 
 
-async def test_72_cancel_twice_does_not_wait(proxy: EngineProxy) -> None:
+# Case 72.
+async def test_cancel_twice_does_not_wait(proxy: EngineProxy) -> None:
     rule = proxy.on("POST", "/create", "hold answer", times=1)
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
     starting = asyncio.ensure_future(executor.start())
@@ -100,10 +103,11 @@ async def test_72_cancel_twice_does_not_wait(proxy: EngineProxy) -> None:
     await eventually(lambda: not containers())
 
 
+# Case 72.
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("delays", [[0, 0.003, 0.01, 0.03], [0.1, 0.2, 0.3, 0.5]], ids=["early", "late"])
 @pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
-async def test_72_cancel_during_start_leaves_nothing(executor: SandboxCodeExecutor, delays: list[float]) -> None:
+async def test_cancel_during_start_leaves_nothing(executor: SandboxCodeExecutor, delays: list[float]) -> None:
     """The executor starts again after each of them; what is wrong with it then shows in the last one, too."""
     before = sandboxes()
     for delay in delays:
@@ -131,9 +135,10 @@ async def cancel_under_way(
         moment /= 2
 
 
+# Case 72.
 @pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
 @pytest.mark.parametrize("moment", [0.0, 0.01, 0.05])
-async def test_72_cancel_during_upload_leaves_a_sandbox_that_works(reused_executor, tmp_path, moment):
+async def test_cancel_during_upload_leaves_a_sandbox_that_works(reused_executor, tmp_path, moment):
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(16 << 20)
@@ -151,7 +156,8 @@ async def test_72_cancel_during_upload_leaves_a_sandbox_that_works(reused_execut
         assert await out(executor, "import os; print(os.path.getsize('large'))") == f"{16 << 20}\n"
 
 
-async def test_72_cancel_during_a_block_kills_it_with_all_that_it_started(reused_executor: SandboxCodeExecutor) -> None:
+# Case 72.
+async def test_cancel_during_a_block_kills_it_with_all_that_it_started(reused_executor: SandboxCodeExecutor) -> None:
     code = """
         import subprocess, sys, time
         for _ in range(3):
@@ -174,7 +180,8 @@ async def test_72_cancel_during_a_block_kills_it_with_all_that_it_started(reused
         assert (await run(executor, "print(2)")).state == "kept"
 
 
-async def test_72_cancel_during_stop_stops_all_the_same(executor: SandboxCodeExecutor) -> None:
+# Case 72.
+async def test_cancel_during_stop_stops_all_the_same(executor: SandboxCodeExecutor) -> None:
     before = sandboxes()
     await executor.start()
     assert sandboxes() > before
@@ -186,7 +193,8 @@ async def test_72_cancel_during_stop_stops_all_the_same(executor: SandboxCodeExe
     await works_again(executor)
 
 
-async def test_72_cancel_of_everything_at_once(executor: SandboxCodeExecutor) -> None:
+# Case 72.
+async def test_cancel_of_everything_at_once(executor: SandboxCodeExecutor) -> None:
     before = sandboxes()
     calls: list[asyncio.Future[Any]] = [asyncio.ensure_future(run(executor, f"print({n})")) for n in range(10)]
     await asyncio.sleep(0.2)
@@ -198,15 +206,17 @@ async def test_72_cancel_of_everything_at_once(executor: SandboxCodeExecutor) ->
     assert sandboxes() <= before
 
 
-async def test_72_leaving_a_stream_early_kills_its_block(reused_executor: SandboxCodeExecutor) -> None:
+# Case 72.
+async def test_leaving_a_stream_early_kills_its_block(reused_executor: SandboxCodeExecutor) -> None:
     async with reused_executor as executor:
         stream = await begin(executor)
         await stream.aclose()
         assert (await run(executor, "print(2)")).output == "2\n"
 
 
+# Case 72.
 @pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
-async def test_72_many_starts_at_once_all_succeed_a_few_at_a_time(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_starts_at_once_all_succeed_a_few_at_a_time(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight, or three with Docker, where a start costs much and the limit is the same."""
     if kind.engine == "docker":
         start_at_once(monkeypatch, 3)
@@ -237,7 +247,8 @@ async def test_72_many_starts_at_once_all_succeed_a_few_at_a_time(kind: Kind, mo
         await asyncio.gather(*(each.stop() for each in executors))
 
 
-async def test_72_a_start_that_waits_for_its_turn_can_be_cancelled(proxy, monkeypatch):
+# Case 72.
+async def test_a_start_that_waits_for_its_turn_can_be_cancelled(proxy, monkeypatch):
     start_at_once(monkeypatch, 2)
     rule = proxy.on("POST", "/create", "hold")
     executors = [DockerCommandLineCodeExecutor(docker_host=proxy.address) for _ in range(5)]

@@ -52,7 +52,8 @@ def pid_of(kind: Kind, other: Client) -> int:
     return int(engine(lambda api: api.inspect_container(other.name))["State"]["Pid"])
 
 
-async def test_70_when_the_client_is_sigkilled_its_sandbox_is_gone_in_time(kind: Kind) -> None:
+# Case 70.
+async def test_when_the_client_is_sigkilled_its_sandbox_is_gone_in_time(kind: Kind) -> None:
     """Whatever it does, each kind of work in a client of its own, at the same time."""
 
     async def check(work: str) -> None:
@@ -86,7 +87,8 @@ def _living(namespace: int) -> list[str]:
 
 
 class TestLease:
-    async def test_70_behind_a_network_that_breaks_silently_the_sandbox_ends_by_itself(self, network, monkeypatch):
+    # Case 70.
+    async def test_behind_a_network_that_breaks_silently_the_sandbox_ends_by_itself(self, network, monkeypatch):
         monkeypatch.setattr(stream, "NETWORK_LEASE_S", 2.0)
         executor = DockerCommandLineCodeExecutor(docker_host=network.address, timeout=60)
         running = await begin(executor)
@@ -99,7 +101,8 @@ class TestLease:
             await rest(running)
         await executor.stop()
 
-    async def test_70_while_the_network_works_signs_of_life_keep_it_going(self, network, monkeypatch) -> None:
+    # Case 70.
+    async def test_while_the_network_works_signs_of_life_keep_it_going(self, network, monkeypatch) -> None:
         monkeypatch.setattr(stream, "NETWORK_LEASE_S", 3.0)
         async with DockerCommandLineCodeExecutor(docker_host=network.address, mode="session") as executor:
             await out(executor, "x = 7")
@@ -107,7 +110,8 @@ class TestLease:
             result = await run(executor, "import time; time.sleep(4); x")
             assert (result.value_repr, result.state) == ("7", "kept")
 
-    async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(self, network: EngineProxy) -> None:
+    # Case 70.
+    async def test_the_client_behind_a_broken_network_has_a_deadline_too(self, network: EngineProxy) -> None:
         async with DockerCommandLineCodeExecutor(docker_host=network.address, timeout=3) as executor:
             assert executor.sandbox.client is not None
             executor.sandbox.client.blocks._grace_s = 2.0  # as it is, 10
@@ -140,7 +144,8 @@ def make(marks: dict[str, str], state: str = "created") -> str:
     return name
 
 
-async def test_71_the_sweep_of_a_start_removes_only_ours_whose_owner_is_dead() -> None:
+# Case 71.
+async def test_the_sweep_of_a_start_removes_only_ours_whose_owner_is_dead() -> None:
     made: list[str] = []
     try:
         with client() as living, client() as dying:
@@ -178,7 +183,8 @@ async def test_71_the_sweep_of_a_start_removes_only_ours_whose_owner_is_dead() -
                 engine(lambda api, name=name: api.remove_container(name, force=True))
 
 
-async def test_71_the_sweep_itself_says_what_it_removed_and_is_harmless_when_repeated() -> None:
+# Case 71.
+async def test_the_sweep_itself_says_what_it_removed_and_is_harmless_when_repeated() -> None:
     with client() as dying:
         labels = dying.labels
         dying.kill()

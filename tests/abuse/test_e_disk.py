@@ -34,7 +34,8 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_has_the_reason(kind, disk, caplog):
+# Case 75.
+async def test_files_that_do_not_fit_are_not_partly_written_and_the_result_has_the_reason(kind, disk, caplog):
     (disk / "old").write_text("old")
     async with kind.reuse(work_dir=disk, delete_tmp_files=True) as executor:
         code = f"""
@@ -69,7 +70,8 @@ async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_ha
         assert await out(executor, "print(2)") == "2\n"
 
 
-async def test_75_code_that_can_not_be_stored_on_the_host_still_runs(kind, disk, caplog):
+# Case 75.
+async def test_code_that_can_not_be_stored_on_the_host_still_runs(kind, disk, caplog):
     async with kind.reuse(work_dir=disk) as executor:
         use_up_files(disk)
         before = names(disk)
@@ -80,7 +82,8 @@ async def test_75_code_that_can_not_be_stored_on_the_host_still_runs(kind, disk,
         assert names(disk) == before
 
 
-async def test_75_a_full_work_dir_is_an_error_that_names_it(kind: Kind, disk: Path) -> None:
+# Case 75.
+async def test_a_full_work_dir_is_an_error_that_names_it(kind: Kind, disk: Path) -> None:
     use_up_files(disk)
     before = names(disk)
     for folder, text in ((disk, "can't be written"), (disk / "new", "can't be used")):
@@ -90,7 +93,8 @@ async def test_75_a_full_work_dir_is_an_error_that_names_it(kind: Kind, disk: Pa
     assert names(disk) == before
 
 
-async def test_75_no_space_for_a_temporary_folder_is_an_error_with_its_path(kind, disk, monkeypatch):
+# Case 75.
+async def test_no_space_for_a_temporary_folder_is_an_error_with_its_path(kind, disk, monkeypatch):
     use_up_files(disk)
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
     executor = kind.make()
@@ -102,7 +106,8 @@ async def test_75_no_space_for_a_temporary_folder_is_an_error_with_its_path(kind
         assert await out(executor, "print(1)") == "1\n"
 
 
-async def test_75_full_disk_of_the_engine_is_an_error_with_advice() -> None:
+# Case 75.
+async def test_full_disk_of_the_engine_is_an_error_with_advice() -> None:
     with engine_proxy() as proxy:
         words = "failed to copy files: write /var/lib/docker/overlay2/x: no space left on device"
         proxy.on("POST", "/containers/create", "answer", reply=failure(500, words), times=1)

@@ -70,24 +70,28 @@ async def refused(executor: DockerCommandLineCodeExecutor, kind: type[SandboxErr
     assert time.monotonic() - began < seconds
 
 
-class Test65NoEngine:
-    async def test_65_without_a_socket_it_says_how_to_start_one(self, folder: Path) -> None:
+class TestNoEngine:
+    # Case 65.
+    async def test_without_a_socket_it_says_how_to_start_one(self, folder: Path) -> None:
         executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/none")
         await refused(executor, SandboxUnavailable, "no such socket.*Start", 30)
 
-    async def test_65_with_a_dead_socket_it_says_how_to_start_one(self, folder: Path) -> None:
+    # Case 65.
+    async def test_with_a_dead_socket_it_says_how_to_start_one(self, folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(f"{folder}/dead")
         executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/dead")
         await refused(executor, SandboxUnavailable, "nothing listens.*Start", 30)
 
-    async def test_65_one_that_hangs_is_given_up(self, proxy: EngineProxy) -> None:
+    # Case 65.
+    async def test_one_that_hangs_is_given_up(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "", "hold")
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
         await refused(executor, SandboxUnavailable, "does not answer in time", 30)
 
+    # Case 65.
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take permissions away")
-    async def test_65_without_permission_it_says_how_to_get_it(self) -> None:
+    async def test_without_permission_it_says_how_to_get_it(self) -> None:
         done = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", NO_PERMISSION],
@@ -100,7 +104,8 @@ class Test65NoEngine:
         assert "usermod -aG docker" in done.stdout
 
 
-async def test_66_an_image_that_is_nowhere_is_a_timely_error() -> None:
+# Case 66.
+async def test_an_image_that_is_nowhere_is_a_timely_error() -> None:
     executor = DockerCommandLineCodeExecutor("registry.invalid/none:1", progress=lambda _: None)
     await refused(executor, SandboxError, "registry.invalid/none:1", 40)
 
@@ -111,8 +116,9 @@ LOSSES = {
 }
 
 
+# Case 67.
 @pytest.mark.parametrize("mode", ["process", "session"])
-async def test_67_lost_is_told_and_the_block_is_not_sent_again(tmp_path: Path, mode: Any) -> None:
+async def test_lost_is_told_and_the_block_is_not_sent_again(tmp_path: Path, mode: Any) -> None:
     """Killed and removed, both during a block and between two."""
     folder = open_folder(tmp_path / "bound")
     async with DockerCommandLineCodeExecutor(bind_dir=folder, user="65534:65534", mode=mode) as executor:
@@ -148,8 +154,9 @@ async def lose_between_blocks(executor: DockerCommandLineCodeExecutor, loss: Cal
     assert executor.container_name != before
 
 
-class Test68Paused:
-    async def test_68_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(self, tmp_path):
+class TestPaused:
+    # Case 68.
+    async def test_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(self, tmp_path):
         folder = open_folder(tmp_path / "bound")
         options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 4}
         async with DockerCommandLineCodeExecutor(**options) as executor:
@@ -165,7 +172,8 @@ class Test68Paused:
             assert (await run(executor, "1")).state == "lost"
             assert (folder / "ran").read_text() == "x"
 
-    async def test_68_between_blocks_files_on_their_way_have_a_deadline_too(self, tmp_path, monkeypatch):
+    # Case 68.
+    async def test_between_blocks_files_on_their_way_have_a_deadline_too(self, tmp_path, monkeypatch):
         async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
             monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
             name = executor.container_name
@@ -179,7 +187,8 @@ class Test68Paused:
             monkeypatch.undo()
             assert (await run(executor, "print(open('new').read())")).output == "new\n"
 
-    async def test_68_a_paused_one_is_stopped(self) -> None:
+    # Case 68.
+    async def test_a_paused_one_is_stopped(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await executor.start()
         engine(lambda api: pause_container(api, executor.container_name))
@@ -248,8 +257,9 @@ class TestApiFaults:
             proxy.clear()
 
 
-class Test73Stop:
-    async def test_73_before_start_many_at_once_and_again(self) -> None:
+class TestStop:
+    # Case 73.
+    async def test_before_start_many_at_once_and_again(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await executor.stop()
         await executor.start()
@@ -258,20 +268,23 @@ class Test73Stop:
         await executor.stop()
         assert not exists(executor.container_name)
 
-    async def test_73_while_it_starts(self) -> None:
+    # Case 73.
+    async def test_while_it_starts(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
         assert not exists(executor.container_name)
 
-    async def test_73_while_a_block_runs(self) -> None:
+    # Case 73.
+    async def test_while_a_block_runs(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         running = await begin(executor)
         await executor.stop()
         with pytest.raises(SandboxDied, match="stopped"):
             await rest(running)
 
+    # Case 73.
     @pytest.mark.parametrize("answer", ["500", "409", "nothing", "no HTTP"])
-    async def test_73_that_fails_half_way_still_removes(self, proxy: EngineProxy, answer: str) -> None:
+    async def test_that_fails_half_way_still_removes(self, proxy: EngineProxy, answer: str) -> None:
         async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as executor:
             # So that it does not end by itself.
             engine(lambda api: pause_container(api, executor.container_name))
@@ -283,7 +296,8 @@ class Test73Stop:
             assert not exists(executor.container_name)
 
 
-async def test_74_a_name_in_use_is_an_error_and_the_first_survives() -> None:
+# Case 74.
+async def test_a_name_in_use_is_an_error_and_the_first_survives() -> None:
     name = f"codeact-case-74-{os.getpid()}"
     async with DockerCommandLineCodeExecutor(container_name=name, mode="session") as first:
         await out(first, "x = 1")
@@ -294,8 +308,9 @@ async def test_74_a_name_in_use_is_an_error_and_the_first_survives() -> None:
         assert await out(again, "print(2)") == "2\n"
 
 
-class Test76WedgedStop:
-    async def test_76_is_bounded_and_reported_and_the_next_start_tries_again(self, proxy, caplog, monkeypatch):
+class TestWedgedStop:
+    # Case 76.
+    async def test_is_bounded_and_reported_and_the_next_start_tries_again(self, proxy, caplog, monkeypatch):
         monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
         await executor.start()

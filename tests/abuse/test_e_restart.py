@@ -20,8 +20,9 @@ WAYS = {
 }
 
 
+# Case 69.
 @pytest.mark.parametrize("way", WAYS)
-async def test_69_engine_restarted_during_a_block_is_an_error_and_the_next_call_has_a_new_sandbox(
+async def test_engine_restarted_during_a_block_is_an_error_and_the_next_call_has_a_new_sandbox(
     second_engine, untouched, tmp_path, way
 ):
     number, live_restore = WAYS[way]
@@ -51,7 +52,8 @@ async def test_69_engine_restarted_during_a_block_is_an_error_and_the_next_call_
         second_engine.end()
 
 
-async def test_69_engine_restarted_between_blocks_with_live_restore_loses_the_session_and_reports_it(
+# Case 69.
+async def test_engine_restarted_between_blocks_with_live_restore_loses_the_session_and_reports_it(
     second_engine, untouched
 ):
     second_engine.start(live_restore=True)

@@ -45,8 +45,9 @@ async def live(kind: Kind, cycles: int) -> None:
             assert await out(executor, "print(6 * 7)") == "42\n"
 
 
+# Case 81.
 @pytest.mark.usefixtures("no_reused_sandboxes", "untouched")
-async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind) -> None:
+async def test_start_and_stop_cycles_leave_everything_flat(kind: Kind) -> None:
     # A leak makes each row of cycles larger. The allocator keeps a few MiB once, for what a busy machine has piled up.
     grown = GROWN_KIB
     for _ in range(3):
@@ -61,7 +62,8 @@ async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind) -> Non
     assert grown < GROWN_KIB
 
 
-def test_81_the_figures_see_what_is_left() -> None:
+# Case 81.
+def test_the_figures_see_what_is_left() -> None:
     before = figures()
     with open(__file__, "rb"):
         assert figures()["descriptors"] == before["descriptors"] + 1

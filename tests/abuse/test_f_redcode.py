@@ -47,8 +47,9 @@ def secrets_of_the_host() -> list[str]:
     return [SECRET, *(line for line in lines if line.count(":") > 2 and line.split(":")[1] not in ("*", "!", "!*", ""))]
 
 
+# Case 83.
 @pytest.mark.timeout(180)
-async def test_83_risky_snippets_leave_the_canaries_intact(subject: Subject, shared_data: Path) -> None:
+async def test_risky_snippets_leave_the_canaries_intact(subject: Subject, shared_data: Path) -> None:
     codes = snippets(shared_data)
     assert len(codes) == ALL_OF_THEM
     await subject.start({"timeout": SNIPPET_S}, memory="512m", pids=256, tmp="64m")

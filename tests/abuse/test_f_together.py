@@ -26,9 +26,10 @@ ENGINES = pytest.mark.parametrize("kind", SESSIONS, ids=str, indirect=True)
 MANY = 50
 
 
+# Case 77.
 @pytest.mark.timeout(150)
 @ENGINES
-async def test_77_many_sessions_in_parallel_do_not_mix_their_output(kind: Kind, untouched: None) -> None:
+async def test_many_sessions_in_parallel_do_not_mix_their_output(kind: Kind, untouched: None) -> None:
     """Fifty; fewer with Docker, where a start costs much and the host's part is the same but for reading the streams."""
     lines, many = 20, MANY if kind.engine == "bubblewrap" else 12
 
@@ -58,7 +59,8 @@ async def test_77_many_sessions_in_parallel_do_not_mix_their_output(kind: Kind, 
         assert said == ["", *(text + f"{len(mine)}\n" for text in blocks), mine * 3 + "\n"]
 
 
-async def test_77_fifty_blocks_at_once_in_one_sandbox_do_not_mix_their_output(subject: Subject) -> None:
+# Case 77.
+async def test_fifty_blocks_at_once_in_one_sandbox_do_not_mix_their_output(subject: Subject) -> None:
     if subject.session:
         pytest.skip("a session runs one block after the other: case 78")
     executor = await subject.start({"timeout": 60})
@@ -79,7 +81,8 @@ LOG = """
 """
 
 
-async def test_78_concurrent_calls_on_one_session_come_one_after_the_other(subject: Subject) -> None:
+# Case 78.
+async def test_concurrent_calls_on_one_session_come_one_after_the_other(subject: Subject) -> None:
     executor = await subject.start({"timeout": 30})
     results = await asyncio.gather(*(run(executor, LOG.format(number)) for number in range(20)))
     assert {result.outcome for result in results} == {"ok"}
@@ -93,7 +96,8 @@ async def test_78_concurrent_calls_on_one_session_come_one_after_the_other(subje
         assert noted != in_turn
 
 
-async def test_78_the_blocks_of_one_call_stay_together(subject: Subject) -> None:
+# Case 78.
+async def test_the_blocks_of_one_call_stay_together(subject: Subject) -> None:
     if not subject.session:
         pytest.skip("in process mode calls may run at the same time")
     executor = await subject.start({"timeout": 30})
@@ -160,8 +164,9 @@ LOOK = """
 ALL = {"file", "memory", "message", "process", "queue", "semaphore", "socket", "variable"}
 
 
+# Case 79.
 @ENGINES
-async def test_79_a_tenant_sees_nothing_of_another_one(kind, untouched, tmp_path, canaries):
+async def test_a_tenant_sees_nothing_of_another_one(kind, untouched, tmp_path, canaries):
     async with (
         kind.reuse(timeout=20, work_dir=tmp_path / "a") as a,
         kind.reuse(timeout=20, work_dir=tmp_path / "b") as b,
@@ -179,9 +184,10 @@ async def test_79_a_tenant_sees_nothing_of_another_one(kind, untouched, tmp_path
             assert (result.outcome, result.error.type if result.error else None) == ("error", "FileNotFoundError")
 
 
+# Case 80.
 @pytest.mark.timeout(150)
 @ENGINES
-async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: None) -> None:
+async def test_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: None) -> None:
     """However the block of the tenant before has ended; each tenant looks for what that one has left, and leaves the same."""
     engine: dict[str, object] = {"backend": kind.engine, "mode": kind.mode, "limits": TINY}
     others = set(_namespaces(descendants(os.getpid())))  # of sandboxes that cases share, and that go on forking
@@ -273,8 +279,9 @@ SPIN = """
 """
 
 
+# Case 82.
 @each_engine
-async def test_82_a_neighbour_gets_no_more_than_its_quota_of_the_processor(subject: Subject) -> None:
+async def test_a_neighbour_gets_no_more_than_its_quota_of_the_processor(subject: Subject) -> None:
     await subject.start(cpus=0.1)
     subject.may_fail_without_cgroup()
     async with subject.kind.make(timeout=30, limits=Limits(memory="256m", cpus=1)) as unbound:
@@ -288,8 +295,9 @@ async def test_82_a_neighbour_gets_no_more_than_its_quota_of_the_processor(subje
     assert held < free
 
 
+# Case 82.
 @pytest.mark.timeout(150)
-async def test_82_beside_a_noisy_neighbour_blocks_stay_quick(subject: Subject) -> None:
+async def test_beside_a_noisy_neighbour_blocks_stay_quick(subject: Subject) -> None:
     executor = await subject.start({"timeout": 30})
     subject.may_fail_without_cgroup()
 

@@ -26,7 +26,8 @@ SIBLING = f"""
 """
 
 
-async def test_84_a_sibling_of_the_blocks_process_is_refused(subject: Subject) -> None:
+# Case 84.
+async def test_a_sibling_of_the_blocks_process_is_refused(subject: Subject) -> None:
     """Whose parent is the zygote is no descendant of the block, and no orphan."""
     assert await subject.out(SIBLING) == "refused True\n"
 
@@ -39,7 +40,8 @@ HEADLESS = f"""
 """
 
 
-async def test_85_a_process_whose_first_thread_has_ended_is_killed_with_its_block(subject: Subject) -> None:
+# Case 85.
+async def test_a_process_whose_first_thread_has_ended_is_killed_with_its_block(subject: Subject) -> None:
     """The kernel shows it as a zombie, and it goes on."""
     leave = HEADLESS + "    if os.fork() == 0:\n        os.setsid()\n        leave()\n    time.sleep(0.3)"
     assert await subject.out(leave) == ""
@@ -78,7 +80,8 @@ OTHERS = """
 """
 
 
-async def test_86_limits_and_priority_of_the_supervisor_and_the_zygote_stay(subject: Subject) -> None:
+# Case 86.
+async def test_limits_and_priority_of_the_supervisor_and_the_zygote_stay(subject: Subject) -> None:
     """The kernel asks for the same user only; with four descriptors the supervisor died, with priority 19 it came late."""
     # A bubblewrap sandbox has the priority of this process.
     priority = os.getpriority(os.PRIO_PROCESS, 0) if subject.kind.engine == "bubblewrap" else 0
@@ -99,7 +102,8 @@ FILL = """
 """
 
 
-async def test_88_a_forged_checkpoint_costs_the_session_at_most(subject: Subject) -> None:
+# Case 88.
+async def test_a_forged_checkpoint_costs_the_session_at_most(subject: Subject) -> None:
     """A number that is no process's ended the supervisor."""
     if not subject.session:
         pytest.skip("there are no checkpoints in process mode")
@@ -145,8 +149,9 @@ RAN = """
 """
 
 
+# Case 89.
 @pytest.mark.parametrize("options", [{}, {"environment": {"PYTHONPATH": "/workspace"}}], ids=["plain", "PYTHONPATH"])
-async def test_89_a_new_zygote_runs_nothing_that_code_left_for_it(subject: Subject, options: dict[str, object]) -> None:
+async def test_a_new_zygote_runs_nothing_that_code_left_for_it(subject: Subject, options: dict[str, object]) -> None:
     """It starts workers and tells of their end: whoever is in it decides about all blocks to come."""
     await subject.start(options)
     await subject.run(PTH)
@@ -166,7 +171,8 @@ CLEAR = "import os\nfor name in os.listdir('/workspace'): os.remove('/workspace/
 MEASURE = "print(int(open('/proc/1/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
 
 
-async def test_95_processes_without_room_and_a_dead_zygote_are_no_end(subject: Subject) -> None:
+# Case 95.
+async def test_processes_without_room_and_a_dead_zygote_are_no_end(subject: Subject) -> None:
     """A zygote that can't be forked again because the code holds every process that there may be."""
     code = """
     import os, signal, time

@@ -25,8 +25,9 @@ CHILDREN = """
 """
 
 
+# Case 97.
 @in_sessions
-async def test_97_a_checkpoint_runs_no_handler_and_protects_no_process(subject: Subject) -> None:
+async def test_a_checkpoint_runs_no_handler_and_protects_no_process(subject: Subject) -> None:
     """A handler of the session's ran in the checkpoint, and what it started outlived the deadline of its block."""
     set_up = f"""
     {CHILDREN.strip()}
@@ -69,7 +70,8 @@ async def test_97_a_checkpoint_runs_no_handler_and_protects_no_process(subject: 
     assert len(living) == 3
 
 
-async def test_99_reports_that_are_long_to_read_hold_nobody_up(subject: Subject) -> None:
+# Case 99.
+async def test_reports_that_are_long_to_read_hold_nobody_up(subject: Subject) -> None:
     """A report of a million small things kept PID 1 busy for a second each, and the deadline waited."""
     code = f"""
     {FORGE}
@@ -92,8 +94,9 @@ async def test_99_reports_that_are_long_to_read_hold_nobody_up(subject: Subject)
     assert await subject.out(grown) == "True\n"
 
 
+# Case 101.
 @pytest.mark.timeout(120)
-async def test_101_a_supervisor_that_the_kernel_kills_for_memory_is_reported(subject: Subject) -> None:
+async def test_a_supervisor_that_the_kernel_kills_for_memory_is_reported(subject: Subject) -> None:
     """Memory that belongs to no process, and processes smaller than PID 1: nothing in the sandbox could keep it from dying."""
     await subject.start()
     if not subject.has_cgroup:
@@ -130,9 +133,10 @@ GOES_ON = "import time; time.sleep(0.06); print('goes on', 'alive' in globals())
 TOLD = {("error", "kept"), *((outcome, state) for outcome in ("crashed", "timeout") for state in ("restored", "lost"))}
 
 
+# Case 103.
 @in_sessions
 @pytest.mark.timeout(120)
-async def test_103_a_session_that_damages_its_interpreter_is_reported_and_replaced(subject: Subject) -> None:
+async def test_a_session_that_damages_its_interpreter_is_reported_and_replaced(subject: Subject) -> None:
     """Which block suffers may be a race: the thief wins it at the first or at a later one. What is told is true in each case."""
     for what, code in SPOILT.items():
         await subject.out(FORGE + "\n    alive = True")

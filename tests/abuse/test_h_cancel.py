@@ -102,8 +102,9 @@ def check_files(work: Path, sent: bytes) -> None:
         assert (work / "made").read_bytes() == b"m" * SIZE
 
 
+# Case H20.
 @pytest.mark.parametrize("kind", SUBJECTS, ids=str, indirect=True)
-async def test_h20_a_block_cancelled_at_any_await_leaves_nothing_and_the_next_works(kind: Kind, tmp_path: Path) -> None:
+async def test_a_block_cancelled_at_any_await_leaves_nothing_and_the_next_works(kind: Kind, tmp_path: Path) -> None:
     """Its file goes there, it calls a tool, it writes, a file comes back."""
     work = tmp_path / "work"
     work.mkdir()
@@ -154,8 +155,9 @@ async def test_h20_a_block_cancelled_at_any_await_leaves_nothing_and_the_next_wo
     assert not sandboxes()
 
 
+# Case H20.
 @each_engine
-async def test_h20_a_start_cancelled_at_any_await_leaves_nothing(kind: Kind, tmp_path: Path) -> None:
+async def test_a_start_cancelled_at_any_await_leaves_nothing(kind: Kind, tmp_path: Path) -> None:
     """With files that go there, and a command that runs first."""
     work = tmp_path / "work"
     work.mkdir()
@@ -178,8 +180,9 @@ async def test_h20_a_start_cancelled_at_any_await_leaves_nothing(kind: Kind, tmp
     assert awaits >= 3
 
 
+# Case H20.
 @each_engine
-async def test_h20_a_stop_cancelled_at_any_await_stops(kind: Kind, tmp_path: Path) -> None:
+async def test_a_stop_cancelled_at_any_await_stops(kind: Kind, tmp_path: Path) -> None:
     """And so does a restart."""
     executor = kind.make(work_dir=tmp_path / "work")
 
@@ -198,8 +201,9 @@ async def test_h20_a_stop_cancelled_at_any_await_stops(kind: Kind, tmp_path: Pat
     await eventually(lambda: not sandboxes(), 15)
 
 
+# Case H20.
 @each_engine
-async def test_h20_a_transfer_cancelled_at_any_await_leaves_no_half_file(kind: Kind, tmp_path: Path) -> None:
+async def test_a_transfer_cancelled_at_any_await_leaves_no_half_file(kind: Kind, tmp_path: Path) -> None:
     """In either direction, by hand."""
     (tmp_path / "large").write_bytes(os.urandom(3 * SIZE))
     fetched = tmp_path / "fetched"

@@ -55,6 +55,7 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
     return caught.value.refused
 
 
+# Case H12.
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -92,7 +93,7 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
         ("__class__", "x"),
     ],
 )
-def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name(field: str, value: Any) -> None:
+def test_each_unsafe_setting_of_an_executor_is_refused_by_name(field: str, value: Any) -> None:
     """Its place in the JSON is named, also where the executor is deep inside."""
     executor = component(DOCKER, **{field: value})
     (refused,) = refusals(executor)
@@ -101,13 +102,15 @@ def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name(field: str, v
     assert refusals(json.dumps(team)) == (f"config.participants[1].config.code_executor.{refused}",)
 
 
+# Case H12.
 @pytest.mark.parametrize(("field", "value"), [("python", "/tmp/evil"), ("readable", ["/root"]), ("bind_dir", "/")])
-def test_h12_bubblewrap_shows_no_folder_that_a_config_names(field: str, value: Any) -> None:
+def test_bubblewrap_shows_no_folder_that_a_config_names(field: str, value: Any) -> None:
     """The interpreter is a program of the host, too."""
     (refused,) = refusals(component(BUBBLEWRAP, **{field: value}))
     assert refused.startswith(f"config.{field}: ")
 
 
+# Case H12.
 @pytest.mark.parametrize(
     "provider",
     [
@@ -122,7 +125,7 @@ def test_h12_bubblewrap_shows_no_folder_that_a_config_names(field: str, value: A
         "x" * 100_000,
     ],
 )
-def test_h12_only_components_of_the_allow_list_are_loaded(provider: str) -> None:
+def test_only_components_of_the_allow_list_are_loaded(provider: str) -> None:
     """A tool that carries code, a server that is a command, any module that could be imported."""
     tool = component(provider, command="id")
     (refused,) = refusals(agent(component(DOCKER), tools=[tool]))
@@ -133,6 +136,7 @@ def test_h12_only_components_of_the_allow_list_are_loaded(provider: str) -> None
     assert refusals({**tool, "component_type": "agent"})[0].startswith("the configuration: ")
 
 
+# Case H12.
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -145,7 +149,7 @@ def test_h12_only_components_of_the_allow_list_are_loaded(provider: str) -> None
         ("max_retries", 10**6),
     ],
 )
-def test_h12_a_model_sends_the_key_only_to_its_vendor(field: str, value: Any) -> None:
+def test_a_model_sends_the_key_only_to_its_vendor(field: str, value: Any) -> None:
     """Not even the vendor's own server gets it, unless the caller says so."""
     config = {"model": "gpt-4o", field: value}
     for provider in (OPENAI, "OpenAIChatCompletionClient", "openai_chat_completion_client"):
@@ -154,7 +158,8 @@ def test_h12_a_model_sends_the_key_only_to_its_vendor(field: str, value: Any) ->
         assert "reads OPENAI_API_KEY of this process's environment" in refusals(component(provider, **config))[0]
 
 
-def test_h12_one_short_error_names_everything_refused() -> None:
+# Case H12.
+def test_one_short_error_names_everything_refused() -> None:
     """A long list is cut, a flood of components ends at a limit."""
     executor = component(DOCKER, bind_dir="/etc", docker_host="tcp://x:1", environment={"A": "${B}"})
     team = component(
@@ -177,7 +182,8 @@ def test_h12_one_short_error_names_everything_refused() -> None:
     assert "is one of more than 100 components" in refusals(harmless)[-1]
 
 
-def test_h12_too_large_too_deep_or_invalid_json_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
+# Case H12.
+def test_too_large_too_deep_or_invalid_json_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
     """No recursion error, no memory."""
     for text in [
         "[" * 100_000,
@@ -198,7 +204,8 @@ def test_h12_too_large_too_deep_or_invalid_json_is_an_error(tmp_path_factory: py
                     load_component(source)
 
 
-def test_h12_what_is_loaded_is_what_was_checked() -> None:
+# Case H12.
+def test_what_is_loaded_is_what_was_checked() -> None:
     """Objects that answer differently the second time, cycles, and things that are no JSON."""
 
     class Changing(dict[str, Any]):
@@ -248,9 +255,10 @@ def _module(marker: Path) -> dict[str, Any]:
     return agent(component(BUBBLEWRAP, mode="session"), tools=[{**component(f"{MARK}.Tool"), "component_type": "tool"}])
 
 
+# Case H12.
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("hostile", [_function_tool, _schema, _module], ids=["function", "schema", "module"])
-def test_h12_no_code_of_a_config_runs_in_this_process(hostile, tmp_path, monkeypatch):
+def test_no_code_of_a_config_runs_in_this_process(hostile, tmp_path, monkeypatch):
     """The control: loaded as trusted it runs. AutoGen evaluates the names in a JSON schema, too."""
     monkeypatch.syspath_prepend(str(tmp_path))
     marker = tmp_path / "ran"
@@ -265,10 +273,11 @@ def test_h12_no_code_of_a_config_runs_in_this_process(hostile, tmp_path, monkeyp
     assert marker.exists(), f"not proven: loaded as trusted it does nothing either ({said!r})"
 
 
+# Case H12.
 @pytest.mark.parametrize(
     "template", ["{roles:>9999999999}", "{roles.__class__}", "{roles[0]}", "{roles!r}", "{0}", "{"]
 )
-def test_h12_a_template_of_a_config_is_plain(template: str) -> None:
+def test_a_template_of_a_config_is_plain(template: str) -> None:
     """AutoGen formats it in this process; a width takes all of its memory."""
     config = component(
         "autogen_agentchat.teams.SelectorGroupChat",
@@ -280,7 +289,8 @@ def test_h12_a_template_of_a_config_is_plain(template: str) -> None:
     assert refusals(config)[0].startswith("config.selector_prompt: ")
 
 
-def test_h12_a_message_of_a_config_is_text() -> None:
+# Case H12.
+def test_a_message_of_a_config_is_text() -> None:
     """An image would be decoded when it is loaded."""
     image = {"type": "UserMessage", "source": "u", "content": [{"data": "aGk="}]}
     context = component("autogen_core.model_context.UnboundedChatCompletionContext", initial_messages=[image])
@@ -288,7 +298,8 @@ def test_h12_a_message_of_a_config_is_text() -> None:
     assert refused.startswith("config.model_context.config.initial_messages: ")
 
 
-def test_h12_a_part_of_the_wrong_kind_is_refused() -> None:
+# Case H12.
+def test_a_part_of_the_wrong_kind_is_refused() -> None:
     """A team in the place of a model, and what is no component at all."""
     config = agent(component(DOCKER))
     config["config"]["model_client"] = component("autogen_codeact.teams.Team", participants=[])
@@ -300,9 +311,10 @@ def test_h12_a_part_of_the_wrong_kind_is_refused() -> None:
     assert refusals([1]) == ("the configuration: is not a component: an object with `provider` and `config`",)
 
 
+# Case H12.
 @each_engine
 @pytest.mark.parametrize("source", ["text", "bytes", "mapping", "model", "file"])
-async def test_h12_a_harmless_config_loads_and_runs(source: str, kind: Kind, tmp_path: Path) -> None:
+async def test_a_harmless_config_loads_and_runs(source: str, kind: Kind, tmp_path: Path) -> None:
     """With the work_dir of the caller, and nothing of the host."""
     kinds = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
     executor = kinds[kind.engine](mode=kind.mode, timeout=30, environment=None)
@@ -327,7 +339,8 @@ async def test_h12_a_harmless_config_loads_and_runs(source: str, kind: Kind, tmp
         await participant.close()
 
 
-def test_h12_every_default_can_be_loaded() -> None:
+# Case H12.
+def test_every_default_can_be_loaded() -> None:
     """What our own classes write into a config without further settings needs no trust."""
     model = ReplayChatCompletionClient(["x"])
     for executor in (DockerCommandLineCodeExecutor(mode="session"), BubblewrapCommandLineCodeExecutor(mode="session")):
@@ -337,7 +350,8 @@ def test_h12_every_default_can_be_loaded() -> None:
             assert loaded.dump_component() == dumped
 
 
-def test_h12_keys_are_used_only_with_allow_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+# Case H12.
+def test_keys_are_used_only_with_allow_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of the vendor's own server."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
     dumped = OpenAIChatCompletionClient(model="gpt-4o").dump_component().model_dump_json()
@@ -347,7 +361,8 @@ def test_h12_keys_are_used_only_with_allow_keys(monkeypatch: pytest.MonkeyPatch)
         load_component(dumped, allow_keys=True, expected=ChatAgent)
 
 
-def test_h12_a_trusted_config_is_loaded_without_checks(tmp_path: Path) -> None:
+# Case H12.
+def test_a_trusted_config_is_loaded_without_checks(tmp_path: Path) -> None:
     """Also one that mounts a folder; the work_dir is then its own."""
     config = component(DOCKER, bind_dir=str(tmp_path))
     assert load_component(config, trusted=True).bind_dir == tmp_path
@@ -356,7 +371,8 @@ def test_h12_a_trusted_config_is_loaded_without_checks(tmp_path: Path) -> None:
         load_component(config, trusted=True, work_dir=tmp_path)
 
 
-def test_h12_the_command_line_refuses_a_model_that_names_a_server(tmp_path: Path) -> None:
+# Case H12.
+def test_the_command_line_refuses_a_model_that_names_a_server(tmp_path: Path) -> None:
     """`codeact run --model FILE.json --untrusted`."""
     path = tmp_path / "model.json"
     path.write_text(json.dumps(component(OPENAI, model="gpt-4o", base_url="https://evil.example/v1", api_key="k" * 20)))

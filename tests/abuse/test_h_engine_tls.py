@@ -64,8 +64,9 @@ def secured(tls_engine: TlsEngine, monkeypatch: pytest.MonkeyPatch) -> TlsEngine
     return tls_engine
 
 
+# Case H19.
 @pytest.mark.parametrize("mode", ["process", "session"])
-async def test_h19_blocks_files_and_tools_work_over_tls(secured, untouched, mode, tmp_path):
+async def test_blocks_files_and_tools_work_over_tls(secured, untouched, mode, tmp_path):
     """TLS keeps bytes that no selector sees, and its two directions share a state."""
     data = os.urandom(4 << 20)
     work = tmp_path / "work"
@@ -102,8 +103,9 @@ FAULTS = {
 }
 
 
+# Case H19.
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_h19_a_wrong_certificate_is_reported_in_time(secured, untouched, fault, monkeypatch):
+async def test_a_wrong_certificate_is_reported_in_time(secured, untouched, fault, monkeypatch):
     """The name in it, its authority, the client's own."""
     folder, host, words = FAULTS[fault]
     monkeypatch.setenv("DOCKER_HOST", f"tcp://{host}:{secured.port}")

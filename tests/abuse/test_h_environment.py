@@ -56,7 +56,8 @@ async def told(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Subject:
     return subject
 
 
-async def test_h16_the_engine_and_its_files_show_no_value_of_the_environment(told: Subject) -> None:
+# Case H16.
+async def test_the_engine_and_its_files_show_no_value_of_the_environment(told: Subject) -> None:
     if told.kind.engine != "docker":
         pytest.skip("bubblewrap has no engine to ask")
     assert await told.out(SHOWN) == f"{CANARY} {CANARY}\n"
@@ -70,7 +71,8 @@ async def test_h16_the_engine_and_its_files_show_no_value_of_the_environment(tol
         assert not files_with(CANARY, Path("/var/lib/docker/containers", found["Id"]))
 
 
-async def test_h16_only_programs_that_blocks_start_show_a_value(told: Subject) -> None:
+# Case H16.
+async def test_only_programs_that_blocks_start_show_a_value(told: Subject) -> None:
     assert await told.out(SHOWN) == f"{CANARY} {CANARY}\n"
     assert await told.out(SEARCH) == "[]\n"
     sandbox = {item.partition(":")[0] for item in processes_in(told.namespaces)}
@@ -83,7 +85,8 @@ async def test_h16_only_programs_that_blocks_start_show_a_value(told: Subject) -
     assert (await running).output == f"{CANARY}\n"
 
 
-async def test_h16_no_log_config_or_error_shows_a_value(told, caplog, monkeypatch):
+# Case H16.
+async def test_no_log_config_or_error_shows_a_value(told, caplog, monkeypatch):
     with caplog.at_level(logging.DEBUG):
         await told.executor.restart()
         told.look()

@@ -57,10 +57,11 @@ def measure(folder: Path) -> tuple[int, int, int]:
     return entries, files, size
 
 
+# Case H1.
 @each_engine
 @pytest.mark.usefixtures("small_caps")
 @pytest.mark.parametrize("size", [0, 120_000])
-async def test_h1_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject, size: int) -> None:
+async def test_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject, size: int) -> None:
     subject.kept = 2 * MOST_BYTES
     await subject.start({"delete_tmp_files": True})
     notes: list[str] = []
@@ -79,9 +80,10 @@ async def test_h1_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject,
     assert len(result.notes) <= 2, result.notes
 
 
+# Case H1.
 @each_engine
 @pytest.mark.usefixtures("small_caps")
-async def test_h1_nothing_more_is_stored_in_a_folder_over_its_limits(subject: Subject) -> None:
+async def test_nothing_more_is_stored_in_a_folder_over_its_limits(subject: Subject) -> None:
     """Whatever else is in it: the number of entries that were looked at says nothing about those that were not."""
     for number in range(2 * MOST_FILES + 10):
         (subject.work_dir / "mine" / str(number)).mkdir(parents=True)
@@ -95,9 +97,10 @@ async def test_h1_nothing_more_is_stored_in_a_folder_over_its_limits(subject: Su
     assert (subject.work_dir / "a").read_text() == "b"
 
 
+# Case H1.
 @each_engine
 @pytest.mark.usefixtures("small_caps")
-async def test_h1_half_written_files_of_a_killed_client_count(subject: Subject) -> None:
+async def test_half_written_files_of_a_killed_client_count(subject: Subject) -> None:
     subject.kept = MOST_BYTES
     subject.work_dir.mkdir()
     for number in range(4):
@@ -107,9 +110,10 @@ async def test_h1_half_written_files_of_a_killed_client_count(subject: Subject) 
     assert not (subject.work_dir / "a").exists()
 
 
+# Case H1.
 @each_engine
 @pytest.mark.usefixtures("small_caps")
-async def test_h1_thousands_of_refused_files_are_one_log_line(subject, caplog):
+async def test_thousands_of_refused_files_are_one_log_line(subject, caplog):
     await subject.start({"delete_tmp_files": True})
     with caplog.at_level(logging.WARNING, "codeact_sandbox"):
         result = await subject.run("for n in range(1500): open(f'{n:04}', 'w').close()")
@@ -144,13 +148,14 @@ LOADS = {
 
 
 # How the files come to the host is the same code with each engine, so one of them is enough for most loads.
+# Case H2.
 @pytest.mark.parametrize(
     ("kind", "load"),
     [(Kind("bubblewrap", "process"), load) for load in LOADS] + [(Kind("docker", "session"), "empty files")],
     indirect=["kind"],
     ids=str,
 )
-async def test_h2_no_number_of_files_stalls_the_event_loop(subject: Subject, load: str) -> None:
+async def test_no_number_of_files_stalls_the_event_loop(subject: Subject, load: str) -> None:
     subject.kept = 64 * MIB
     await subject.start({"delete_tmp_files": True}, files=40_000, workspace="64m", memory="512m")
 
@@ -163,8 +168,9 @@ async def test_h2_no_number_of_files_stalls_the_event_loop(subject: Subject, loa
     assert measure(subject.work_dir)[1] > 250
 
 
+# Case H2.
 @each_engine
-async def test_h2_a_large_file_stalls_nothing_and_is_not_held_in_memory(subject: Subject) -> None:
+async def test_a_large_file_stalls_nothing_and_is_not_held_in_memory(subject: Subject) -> None:
     subject.kept = 0
     await subject.start({"delete_tmp_files": True}, workspace="128m", memory="512m")
     code = "import os\nwith open('large', 'wb') as file:\n    for _ in range(64): file.write(os.urandom(1 << 20))"
@@ -197,9 +203,10 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+# Case H3.
 @each_engine
 @pytest.mark.usefixtures("in_memory")
-async def test_h3_removing_a_folder_with_41000_folders_stalls_nothing(kind: Kind) -> None:
+async def test_removing_a_folder_with_41000_folders_stalls_nothing(kind: Kind) -> None:
     """In up to three parts, so that there is a median, which two that stall nothing decide; another sandbox works meanwhile."""
     found = []
     async with kind.reuse() as other:
@@ -221,8 +228,9 @@ async def test_h3_removing_a_folder_with_41000_folders_stalls_nothing(kind: Kind
     assert sorted(found)[1] < MOST_EXCESS_S, found
 
 
+# Case H14.
 @each_engine
-async def test_h14_a_change_with_the_same_size_and_time_is_detected(subject: Subject) -> None:
+async def test_a_change_with_the_same_size_and_time_is_detected(subject: Subject) -> None:
     await subject.out("open('a', 'w').write('one')")
     result = await subject.run("""
         import os
@@ -235,9 +243,10 @@ async def test_h14_a_change_with_the_same_size_and_time_is_detected(subject: Sub
     assert (subject.work_dir / "a").read_text() == "two"
 
 
+# Case H20.
 @each_engine
 @pytest.mark.parametrize("pause", [0.0, 0.05, 0.25])
-async def test_h20_cancelled_or_stopped_while_files_are_stored_leaves_nothing(kind: Kind, pause: float) -> None:
+async def test_cancelled_or_stopped_while_files_are_stored_leaves_nothing(kind: Kind, pause: float) -> None:
     """Neither a descriptor nor a thread that goes on, nor a folder that a late file has made again."""
     code = """
         import os, time

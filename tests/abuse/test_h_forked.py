@@ -44,9 +44,10 @@ asyncio.run(main())
 """
 
 
+# Case H15.
 @pytest.mark.parametrize("pooled", ["pool", "alone"])
 @pytest.mark.parametrize("kind", [SUBJECTS[0], SUBJECTS[3]], ids=str, indirect=True)
-def test_h15_a_sandbox_ends_with_its_process_although_a_forked_child_lives_on(kind, pooled, tmp_path):
+def test_a_sandbox_ends_with_its_process_although_a_forked_child_lives_on(kind, pooled, tmp_path):
     """The child had inherited the streams, so that the sandbox never read their end; and the parent's goes on working."""
     marker = tmp_path / "forked"
     command = ["-c", PARENT, kind.engine, kind.mode, pooled, str(marker)]

@@ -27,7 +27,8 @@ REPLACED = (
 )
 
 
-async def test_h18_a_disk_that_fills_up_during_a_block_leaves_no_partial_files(kind: Kind, disk: Path) -> None:
+# Case H18.
+async def test_a_disk_that_fills_up_during_a_block_leaves_no_partial_files(kind: Kind, disk: Path) -> None:
     """Small files first, then one that comes in pieces, then more small ones; the event loop goes on."""
     work_dir = disk / "work"
     code = f"""
@@ -92,7 +93,8 @@ CHANGES: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
-async def test_h18_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, tmp_path: Path) -> None:
+# Case H18.
+async def test_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, tmp_path: Path) -> None:
     """All changes at the same time, each with a sandbox of its own."""
 
     async def check(number: int, change: Callable[[Path], None], reason: str) -> None:
@@ -125,7 +127,8 @@ async def test_h18_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kin
     await asyncio.gather(*(named(number, *each) for number, each in enumerate(CHANGES)))
 
 
-async def test_h18_a_read_only_work_dir_is_a_note_and_no_failure(kind: Kind, disk: Path) -> None:
+# Case H18.
+async def test_a_read_only_work_dir_is_a_note_and_no_failure(kind: Kind, disk: Path) -> None:
     async with kind.reuse(work_dir=disk, delete_tmp_files=True) as executor:
         await out(executor, "open('old', 'w').write('old')")
         await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(disk)], check=True)

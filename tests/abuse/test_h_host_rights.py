@@ -53,10 +53,11 @@ def with_rights(folder: Path) -> set[str]:
     return {path.name for path in found if path.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID)}
 
 
+# Case H5.
 @each_engine
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 @pytest.mark.parametrize("who", USERS)
-async def test_h5_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, subject: Subject, who: str) -> None:
+async def test_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, subject: Subject, who: str) -> None:
     """Another user of the host had the rights of the sandbox's user by such a file; with user="0:0", root's."""
     await start(subject, folder, who)
     found = json.loads(await subject.out(TRY, timeout=20))
@@ -68,8 +69,9 @@ async def test_h5_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, sub
     assert {os.stat(folder / name).st_uid for name in made} == {int(user.partition(":")[0]) if user else owner}
 
 
+# Case H5.
 @each_engine
-async def test_h5_without_the_filter_the_same_calls_make_set_user_id_files(folder: Path, subject: Subject) -> None:
+async def test_without_the_filter_the_same_calls_make_set_user_id_files(folder: Path, subject: Subject) -> None:
     """The control: the kernel and the folder would let the code do it."""
     if subject.kind.engine == "bubblewrap":
         pytest.skip("bubblewrap's filter can't be left out")
@@ -105,9 +107,10 @@ SAID = {
 }
 
 
+# Case H5.
 @each_engine
 @pytest.mark.parametrize("who", ["nobody", "root"])
-async def test_h5_no_program_and_no_file_capability_gives_rights_on_the_host(folder, subject, who):
+async def test_no_program_and_no_file_capability_gives_rights_on_the_host(folder, subject, who):
     """A capability is what set-user-id is, for one right: an attribute of the file."""
     await start(subject, folder, who)
     done = {line for line in (await subject.run(TOOLS, "sh")).output.splitlines() if line in SAID}

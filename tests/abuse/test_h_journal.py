@@ -82,8 +82,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+# Case H17.
 @pytest.mark.parametrize("recorded", ["with files", "with other files", "without"])
-async def test_h17_a_loaded_journal_changes_nothing_outside_the_sandbox(subject, hosts, recorded):
+async def test_a_loaded_journal_changes_nothing_outside_the_sandbox(subject, hosts, recorded):
     orders: list[bytes] = []
     paid: list[int] = []
 
@@ -154,7 +155,8 @@ os.register_at_fork(after_in_child=lambda: threading.Thread(target=later, args=(
 """
 
 
-async def test_h17_what_a_loaded_journal_leaves_running_reaches_no_host(subject: Subject, hosts: Hosts) -> None:
+# Case H17.
+async def test_what_a_loaded_journal_leaves_running_reaches_no_host(subject: Subject, hosts: Hosts) -> None:
     orders: list[bytes] = []
 
     def take(sock: socket.socket) -> None:
@@ -176,7 +178,8 @@ async def test_h17_what_a_loaded_journal_leaves_running_reaches_no_host(subject:
     subject._lost = True
 
 
-async def test_h17_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run(subject: Subject) -> None:
+# Case H17.
+async def test_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run(subject: Subject) -> None:
     executor = await subject.start()
     starts = executor.starts
     agent = actor(executor)

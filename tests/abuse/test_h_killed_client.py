@@ -169,9 +169,10 @@ def killed(kind: Kind, phase: str, folder: Path) -> Left:
     return left
 
 
+# Case H15.
 @each_engine
 @pytest.mark.timeout(120)
-async def test_h15_what_killed_clients_leave_is_gone_after_the_next_start(docker_engine, folder, kind):
+async def test_what_killed_clients_leave_is_gone_after_the_next_start(docker_engine, folder, kind):
     """A client in each phase. Its temporary folder stayed for ever."""
     all_left = {}
     for phase in PHASES:

@@ -96,10 +96,11 @@ def note_tool(noted: list[str]) -> Any:
     return Tool(note)
 
 
+# Case H6.
 @in_sessions
 @pytest.mark.parametrize("how", FORKS)
 @pytest.mark.parametrize("checkpoint", [True, False])
-async def test_h6_a_leftover_process_sends_no_results_for_later_blocks(subject, how, checkpoint):
+async def test_a_leftover_process_sends_no_results_for_later_blocks(subject, how, checkpoint):
     """It answered most of the later blocks and called a host tool in the name of one."""
     noted: list[str] = []
     await subject.start({"tools": [note_tool(noted)], "checkpoint": checkpoint})

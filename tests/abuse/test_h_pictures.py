@@ -77,6 +77,7 @@ async def shown(result: ExecutionResult) -> UserMessage:
 
 
 # What the host does with images is the same code with each engine, so one of them is enough for most loads.
+# Case H11.
 @pytest.mark.parametrize(
     ("kind", "load"),
     [(Kind("bubblewrap", "process"), load) for load in LOADS]
@@ -84,7 +85,7 @@ async def shown(result: ExecutionResult) -> UserMessage:
     indirect=["kind"],
     ids=str,
 )
-async def test_h11_images_take_little_memory_and_do_not_stall_the_host(subject: Subject, load: str) -> None:
+async def test_images_take_little_memory_and_do_not_stall_the_host(subject: Subject, load: str) -> None:
     await subject.start(memory="400m", workspace="64m")
     subject.kept = 64 * MIB
     result = await subject.run(MAKE + "\n".join(f"    {line}" for line in LOADS[load].splitlines()), timeout=60)
@@ -97,8 +98,9 @@ async def test_h11_images_take_little_memory_and_do_not_stall_the_host(subject: 
     assert await median_excess(lambda: shown(result)) < MOST_EXCESS_S
 
 
+# Case H11.
 @each_engine
-async def test_h11_too_large_or_broken_images_are_named_and_not_shown(subject: Subject) -> None:
+async def test_too_large_or_broken_images_are_named_and_not_shown(subject: Subject) -> None:
     code = """
     image("ok.png", 3600, 2400)
     image("large.png", 8000, 4960)

@@ -88,7 +88,8 @@ def planted(folder: Path) -> set[str]:
     return {name for name, content in files_in(folder).items() if content == b"planted"}
 
 
-async def test_h13_settings_and_hooks_of_a_repository_are_unchanged(subject, repository, caplog):
+# Case H13.
+async def test_settings_and_hooks_of_a_repository_are_unchanged(subject, repository, caplog):
     before = files_in(repository)
     canary = repository.parent / "ran"
     await subject.start({"delete_tmp_files": True})
@@ -118,8 +119,9 @@ async def test_h13_settings_and_hooks_of_a_repository_are_unchanged(subject, rep
     assert caplog.text.count("stays in the sandbox") == 1, caplog.text
 
 
+# Case H13.
 @each_engine
-async def test_h13_no_other_spelling_is_written_back(subject: Subject) -> None:
+async def test_no_other_spelling_is_written_back(subject: Subject) -> None:
     await subject.start({"delete_tmp_files": True})
     for name in VARIANTS:
         result = await subject.run(
@@ -131,7 +133,8 @@ async def test_h13_no_other_spelling_is_written_back(subject: Subject) -> None:
     assert planted(subject.work_dir) == set(HARMLESS)
 
 
-async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject: Subject) -> None:
+# Case H13.
+async def test_code_of_a_block_is_not_stored_under_a_protected_name(subject: Subject) -> None:
     for name in (".git/hooks/post-commit", ".envrc", "sub/.vscode/tasks.json"):
         result = await subject.run(f"# filename: {name}\nprint('ran')")
         assert (result.outcome, result.output, result.code_file) == ("ok", "ran\n", None), result
@@ -140,6 +143,7 @@ async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject:
     assert not (subject.work_dir / "sub").exists()
 
 
+# Case H13.
 @each_engine
 @pytest.mark.parametrize(
     "order",
@@ -150,7 +154,7 @@ async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject:
         ("sub/objects/x", "sub/refs/x", "sub/config", "sub/HEAD"),
     ],
 )
-async def test_h13_a_folder_does_not_become_a_repository_by_its_content(subject, order):
+async def test_a_folder_does_not_become_a_repository_by_its_content(subject, order):
     """Git takes a folder with HEAD, objects and refs for a repository, and runs what its config names."""
     canary = subject.work_dir.parent / "ran"
     folder = "sub" if order[0].startswith("sub") else "."
@@ -172,8 +176,9 @@ async def test_h13_a_folder_does_not_become_a_repository_by_its_content(subject,
     assert not canary.exists()
 
 
+# Case H13.
 @each_engine
-async def test_h13_a_bare_repository_with_any_name_is_unchanged(subject: Subject) -> None:
+async def test_a_bare_repository_with_any_name_is_unchanged(subject: Subject) -> None:
     """A bare one, for example, or the one that a file `.git` on the host points to."""
     bare = subject.work_dir / "bare"
     bare.mkdir(parents=True)
@@ -184,8 +189,9 @@ async def test_h13_a_bare_repository_with_any_name_is_unchanged(subject: Subject
     assert files_in(bare) == before
 
 
+# Case H13.
 @each_engine
-async def test_h13_no_link_of_the_host_leads_into_a_protected_folder(subject: Subject, repository: Path) -> None:
+async def test_no_link_of_the_host_leads_into_a_protected_folder(subject: Subject, repository: Path) -> None:
     (repository / "link").symlink_to(".git")
     before = files_in(repository / ".git")
     result = await subject.run("import os\nos.mkdir('link')\nopen('link/config', 'w').write('x')")
@@ -207,8 +213,9 @@ def shared() -> Iterator[Path]:
         yield folder
 
 
+# Case H13.
 @each_engine
-async def test_h13_protected_entries_of_a_mounted_folder_are_read_only(kind, shared, untouched):
+async def test_protected_entries_of_a_mounted_folder_are_read_only(kind, shared, untouched):
     repository = shared
     before = files_in(repository)
     code = """
@@ -241,7 +248,8 @@ async def test_h13_protected_entries_of_a_mounted_folder_are_read_only(kind, sha
         assert (await run(executor, "open('.git/config', 'a').close(); open('.envrc', 'w').close()")).exit_code == 0
 
 
-def test_h13_write_back_is_checked() -> None:
+# Case H13.
+def test_write_back_is_checked() -> None:
     with pytest.raises(TypeError, match=r"write_back is one string: give a list, \['.git'\]"):
         ProtectedNames(".git")
     with pytest.raises(TypeError, match=r"write_back holds names such as '.git', not 7"):

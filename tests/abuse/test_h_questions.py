@@ -56,9 +56,10 @@ SWAP = """
 """
 
 
+# Case H4.
 @each_engine
 @pytest.mark.parametrize("late", ["", "y\n", "yes\n", "a\n"], ids=["Enter", "y", "yes", "always"])
-async def test_h4_an_answer_to_a_withdrawn_question_allows_nothing(subject, terminal, screen, late):
+async def test_an_answer_to_a_withdrawn_question_allows_nothing(subject, terminal, screen, late):
     host = Host()
     await subject.start(host.options())
     running = asyncio.ensure_future(subject.out(SWAP, timeout=30))
@@ -78,8 +79,9 @@ async def test_h4_an_answer_to_a_withdrawn_question_allows_nothing(subject, term
     assert host.done == []
 
 
+# Case H4.
 @one_kind
-async def test_h4_the_code_of_the_new_question_allows_it(subject: Subject, terminal: Terminal, screen: Screen) -> None:
+async def test_the_code_of_the_new_question_allows_it(subject: Subject, terminal: Terminal, screen: Screen) -> None:
     host = Host()
     await subject.start(host.options())
     running = asyncio.ensure_future(subject.out(SWAP, timeout=30))
@@ -91,8 +93,9 @@ async def test_h4_the_code_of_the_new_question_allows_it(subject: Subject, termi
     assert host.done == ["delete_all"]
 
 
+# Case H4.
 @one_kind
-async def test_h4_of_two_questions_at_once_each_has_its_own_answer(subject, terminal, screen):
+async def test_of_two_questions_at_once_each_has_its_own_answer(subject, terminal, screen):
     host = Host()
     await subject.start(host.options())
     code = """

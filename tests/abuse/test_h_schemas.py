@@ -110,8 +110,9 @@ LOOK = """
 """
 
 
+# Case H8.
 @each_engine
-async def test_h8_no_text_of_a_schema_runs_as_code(subject: Subject) -> None:
+async def test_no_text_of_a_schema_runs_as_code(subject: Subject) -> None:
     schemas = [hostile(number, text) for number, text in enumerate(TEXTS)]
     await subject.start({"tools": [workbench(schemas)]})
     assert await subject.out(LOOK) == f"{len(TEXTS)}\n"
@@ -146,8 +147,9 @@ LARGE = {
 }
 
 
+# Case H8.
 @each_engine
-async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> None:
+async def test_large_and_recursive_schemas_cost_little(subject: Subject) -> None:
     tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(LARGE.values())]
     subject.kept = 64 * MIB  # what was read of them stays as long as the tools
     async with LoopLag() as lag:
@@ -160,7 +162,8 @@ async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> N
     assert await subject.out("print(tool_1(p1={'q1': 'a'}))") == '{"p1": {"q1": "a"}}\n'
 
 
-async def test_h8_an_invalid_schema_is_refused_by_name() -> None:
+# Case H8.
+async def test_an_invalid_schema_is_refused_by_name() -> None:
     for schema, words in [
         ({"properties": {"a": {"minLength": "3"}}}, "properties.a.minLength: '3' is not of type 'integer'"),
         ({"properties": {"a": {"type": RUNS}}}, "properties.a.type: "),

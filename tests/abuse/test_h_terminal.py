@@ -69,9 +69,10 @@ def plain(text: str) -> str:
     return text
 
 
+# Case H9.
 @TERMINAL
 @SANDBOXES
-def test_h9_code_and_output_of_an_executed_file_are_escaped(sandbox, terminal, tmp_path):
+def test_code_and_output_of_an_executed_file_are_escaped(sandbox, terminal, tmp_path):
     # Names of files can hold no line ends and no controls here: such files are not copied at all.
     page = tmp_path / f"a{EVIL}.md"
     page.write_text(
@@ -93,9 +94,10 @@ def test_h9_code_and_output_of_an_executed_file_are_escaped(sandbox, terminal, t
     assert f"{SHOWN}.md:" in text
 
 
+# Case H9.
 @TERMINAL
 @pytest.mark.parametrize("options", [[], ["--stream"], ["--act"], ["--team"]], ids=str)
-def test_h9_text_of_models_is_escaped_also_from_entities(options: list[str], terminal: bool, tmp_path: Path) -> None:
+def test_text_of_models_is_escaped_also_from_entities(options: list[str], terminal: bool, tmp_path: Path) -> None:
     words = f"A{EVIL} B{ENTITIES} [l{ENTITIES}](http://x/{ENTITIES} '{ENTITIES}') ![i](y{ENTITIES}) `{EVIL}`\n\n# {ENTITIES}\n"
     table = f"| a{ENTITIES} |\n|---|\n| {EVIL} |\n"
     block = code(f"print({EVIL!r}); open('b\\u202e.txt', 'w').close()")
@@ -112,8 +114,9 @@ def test_h9_text_of_models_is_escaped_also_from_entities(options: list[str], ter
         assert r"\x1b" in text
 
 
+# Case H9.
 @TERMINAL
-def test_h9_errors_of_commands_are_escaped(terminal: bool, tmp_path: Path) -> None:
+def test_errors_of_commands_are_escaped(terminal: bool, tmp_path: Path) -> None:
     for arguments in (
         ["exec", f"none{EVIL}"],
         ["run", "x", "--model", f"{EVIL}.json"],
@@ -126,8 +129,9 @@ def test_h9_errors_of_commands_are_escaped(terminal: bool, tmp_path: Path) -> No
         assert r"\u202e" in plain(written), arguments
 
 
+# Case H9.
 @TERMINAL
-def test_h9_unexpected_output_is_escaped(terminal: bool, tmp_path: Path) -> None:
+def test_unexpected_output_is_escaped(terminal: bool, tmp_path: Path) -> None:
     program = (
         "import logging, sys, warnings\n"
         "from autogen_codeact.cli.exit import clean_exit, say\n"

@@ -63,9 +63,10 @@ ARGUMENTS = {
 }
 
 
+# Case H10.
 @one_kind
 @pytest.mark.parametrize("call", ARGUMENTS.values(), ids=ARGUMENTS)
-async def test_h10_arguments_of_a_megabyte_do_not_stall_the_loop(subject: Subject, call: str) -> None:
+async def test_arguments_of_a_megabyte_do_not_stall_the_loop(subject: Subject, call: str) -> None:
     subject.kept = 64 * MIB
     await subject.start({"tools": TOOLS, "timeout": 30})
 
@@ -77,10 +78,11 @@ async def test_h10_arguments_of_a_megabyte_do_not_stall_the_loop(subject: Subjec
     assert await median_excess(load) < MOST_EXCESS_S
 
 
+# Case H10.
 @one_kind
 @pytest.mark.timeout(150)  # three rounds, also on a busy machine
 @pytest.mark.parametrize(("tool", "many"), [("text", 16), ("numbers", 4)])
-async def test_h10_results_of_four_megabytes_do_not_stall_the_loop(subject, tool, many):
+async def test_results_of_four_megabytes_do_not_stall_the_loop(subject, tool, many):
     # All results of a block are kept until it ends: 62 MB as JSON, and numbers take eight times that as objects. Sixteen more,
     # of 4 MB each, may be on their way.
     subject.kept = (144 if tool == "text" else 256) * MIB
@@ -99,8 +101,9 @@ async def test_h10_results_of_four_megabytes_do_not_stall_the_loop(subject, tool
     assert await median_excess(load) < 2 * MOST_EXCESS_S
 
 
+# Case H10.
 @one_kind
-async def test_h10_a_message_about_ten_thousand_calls_is_short(subject: Subject) -> None:
+async def test_a_message_about_ten_thousand_calls_is_short(subject: Subject) -> None:
     subject.kept = 64 * MIB
     await subject.start({"tools": TOOLS, "timeout": 50})
     code = """

@@ -104,6 +104,7 @@ TRANSFERS: dict[str, tuple[Any, bool]] = {
 }
 
 
+# Case H19.
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("act", "after"),
@@ -115,7 +116,7 @@ TRANSFERS: dict[str, tuple[Any, bool]] = {
     ],
     ids=lambda given: getattr(given, "__name__", given),
 )
-async def test_h19_an_interrupted_transfer_is_a_typed_error_and_leaves_no_partial_file(
+async def test_an_interrupted_transfer_is_a_typed_error_and_leaves_no_partial_file(
     proxy, untouched, tmp_path, act, after
 ):
     """And the executor serves the next block with a fresh sandbox, in which the next transfer is interrupted."""
@@ -157,9 +158,10 @@ async def check_interrupted(
     assert result.output == ("['sent']\n" if move is send_with_a_block else "[]\n"), transfer
 
 
+# Case H19.
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])
 @pytest.mark.parametrize("transfer", ["sent with a block", "fetched with a block"])
-async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_leaves_no_partial_file(
+async def test_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_leaves_no_partial_file(
     second_engine, untouched, tmp_path, transfer, number
 ):
     """It is started again, and the next block has a fresh sandbox."""

@@ -44,8 +44,9 @@ def ipython(tmp_path: Path) -> Iterator[LocalRunner]:
         yield runner
 
 
+# Case I40.
 @in_one_session
-async def test_i40_a_command_magic_or_task_that_never_ends_is_stopped_at_the_deadline(subject: Subject) -> None:
+async def test_a_command_magic_or_task_that_never_ends_is_stopped_at_the_deadline(subject: Subject) -> None:
     await subject.out("kept = 5")
     for code in ENDLESS:
         result = await subject.run(code, timeout=0.4)
@@ -53,8 +54,9 @@ async def test_i40_a_command_magic_or_task_that_never_ends_is_stopped_at_the_dea
         assert await subject.out("kept") == "5\n"
 
 
+# Case I41.
 @in_sessions
-async def test_i41_a_fork_bomb_in_a_command_ends_with_its_cell(subject: Subject) -> None:
+async def test_a_fork_bomb_in_a_command_ends_with_its_cell(subject: Subject) -> None:
     await subject.out("kept = 5")
     result = await subject.run("!bomb() { bomb | bomb & }; bomb; sleep 60", timeout=1.5)
     assert result.state in ("kept", "restored"), result

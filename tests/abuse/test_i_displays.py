@@ -61,8 +61,9 @@ FORGED = """
 """
 
 
+# Case I1.
 @each_engine
-async def test_i1_a_hostile_object_costs_at_most_its_own_block(subject: Subject) -> None:
+async def test_a_hostile_object_costs_at_most_its_own_block(subject: Subject) -> None:
     await subject.start()
     for name, (body, outcome) in HOSTILE.items():
         # The limit is 10 s, which is too long for a test.
@@ -76,8 +77,9 @@ async def test_i1_a_hostile_object_costs_at_most_its_own_block(subject: Subject)
             assert "bad" in result.output, (name, result)
 
 
+# Case I1.
 @each_engine
-async def test_i1_forged_displays_are_bounded_and_name_no_file(subject: Subject) -> None:
+async def test_forged_displays_are_bounded_and_name_no_file(subject: Subject) -> None:
     await subject.start()
     result = await subject.run(FORGE + FORGED, timeout=30)
     assert (result.outcome, result.output) == ("ok", "forged\n"), result
@@ -88,8 +90,9 @@ async def test_i1_forged_displays_are_bounded_and_name_no_file(subject: Subject)
     assert sum(len(json.dumps(dict(display.data))) for display in result.displays) <= MAX_BYTES
 
 
+# Case I1.
 @each_engine
-async def test_i1_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subject) -> None:
+async def test_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subject) -> None:
     await subject.start()
     script = "</iframe><script>parent.stolen = 1</script>"
     body = f"def _repr_mimebundle_(self, **_): return {{'text/html': {script!r}, 'text/plain': {script!r}}}"
@@ -100,7 +103,8 @@ async def test_i1_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subje
     assert shown.count("<iframe") == shown.count("</iframe>") == shown.count('<iframe sandbox=""') == 1
 
 
-def test_i1_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
+# Case I1.
+def test_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
     tags = (
         "link rel=preconnect href=//a.test",
         "iframe src=//a.test",
@@ -121,12 +125,14 @@ def test_i1_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
     assert (tags_left.count("<"), tags_left.count("&lt;")) == (0, len(tags))
 
 
-def test_i1_a_terminal_gets_no_control_sequences_of_the_code() -> None:
+# Case I1.
+def test_a_terminal_gets_no_control_sequences_of_the_code() -> None:
     result = Result(0, "\x1b]52;c;cm0=\x07\n 1%\r100%\n", value_repr="'\u202e'")
     assert result._repr_mimebundle_()["text/plain"] == "\\x1b]52;c;cm0=\\x07\n100%\n'\\u202e'"
 
 
-def test_i1_json_of_millions_of_lists_is_left_out_before_it_is_parsed() -> None:
+# Case I1.
+def test_json_of_millions_of_lists_is_left_out_before_it_is_parsed() -> None:
     displays = Displays()
     empty = b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"0]"
     kinds = (("application/\x1b]0;x\x07+json", 5), ("text/\ud800", 5))

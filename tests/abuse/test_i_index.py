@@ -75,8 +75,9 @@ async def start(
     return url
 
 
+# Case I20.
 @each_engine
-async def test_i20_passwords_certificates_and_addresses_of_the_index_stay_on_the_host(
+async def test_passwords_certificates_and_addresses_of_the_index_stay_on_the_host(
     subject, hosts, monkeypatch, tmp_path
 ):
     content = wheel(tmp_path / "made")
@@ -119,8 +120,9 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+# Case I21.
 @one_kind
-async def test_i21_the_sandbox_names_projects_and_files_and_nothing_else(subject, hosts, monkeypatch, tmp_path):
+async def test_the_sandbox_names_projects_and_files_and_nothing_else(subject, hosts, monkeypatch, tmp_path):
     content = wheel(tmp_path / "made")
     index = Index({"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content})
     await start(subject, hosts, monkeypatch, index)
@@ -180,8 +182,9 @@ TRY = """
 """
 
 
+# Case I22.
 @one_kind
-async def test_i22_files_of_an_index_that_lies(subject, hosts, monkeypatch, tmp_path):
+async def test_files_of_an_index_that_lies(subject, hosts, monkeypatch, tmp_path):
     content = wheel(tmp_path / "made")
     index = Index({"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content[:-1] + b"!"})
     projects = [f"lie{number}" for number, _ in enumerate(LIES)]
@@ -213,8 +216,9 @@ PAGES: dict[str, Page] = {
 TYPES = {"/simple/deep-json/": "application/vnd.pypi.simple.v1+json", "/simple/another-kind/": "image/png"}
 
 
+# Case I23.
 @one_kind
-async def test_i23_pages_of_an_index_that_lies(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_an_index_that_lies(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "PAGE_LIMIT", 4 * 1024 * 1024)
     subject.kept = 16 * MIB  # pages pass through the host's memory
     canary = redirect(f"http://127.0.0.1:{subject.canaries.tcp_port}/")

@@ -40,8 +40,9 @@ ATTACK = """
 """
 
 
+# Case I30.
 @each_engine
-async def test_i30_nothing_in_data_and_skills_can_be_written(subject: Subject) -> None:
+async def test_nothing_in_data_and_skills_can_be_written(subject: Subject) -> None:
     with open_folder() as folder:
         (folder / "file.txt").write_text("kept")
         (folder / "file.txt").chmod(0o666)
@@ -162,18 +163,21 @@ PADDED_TABLES = {
 }
 
 
-def test_i31_json_that_pandas_would_pad_to_a_huge_table_is_refused() -> None:
+# Case I31.
+def test_json_that_pandas_would_pad_to_a_huge_table_is_refused() -> None:
     for name, table in PADDED_TABLES.items():
         with case(name), pytest.raises(ValueError, match="000 cells, far more than were sent"):
             check_table(table)
 
 
-def test_i31_json_that_numpy_would_pad_to_a_huge_array_is_refused() -> None:
+# Case I31.
+def test_json_that_numpy_would_pad_to_a_huge_array_is_refused() -> None:
     with pytest.raises(ValueError, match="characters, far more than were sent"):
         check_array([["x" * 100_000], *([[""]] * 500)])
 
 
-def test_i31_tables_and_arrays_with_gaps_are_accepted() -> None:
+# Case I31.
+def test_tables_and_arrays_with_gaps_are_accepted() -> None:
     check_table([{"a": 1}, {"b": 2}, {}])
     check_table({"a": [0] * 10_000, "b": "constant"})
     check_array([[0.5] * 1000] * 20)
@@ -181,21 +185,24 @@ def test_i31_tables_and_arrays_with_gaps_are_accepted() -> None:
     check_array(3)
 
 
-async def test_i31_a_forged_array_is_refused() -> None:
+# Case I31.
+async def test_a_forged_array_is_refused() -> None:
     pytest.importorskip("numpy")
     for forged in FORGED_ARRAYS:
         with case(forged), pytest.raises(ToolArgumentError):
             await RichType("array").load("values", forged, None)
 
 
-async def test_i31_a_forged_table_is_refused() -> None:
+# Case I31.
+async def test_a_forged_table_is_refused() -> None:
     pytest.importorskip("pandas")
     for forged in FORGED_TABLES:
         with case(forged), pytest.raises(ToolArgumentError):
             await RichType("table").load("table", forged, None)
 
 
-async def test_i31_a_forged_image_is_refused() -> None:
+# Case I31.
+async def test_a_forged_image_is_refused() -> None:
     for forged in FORGED_IMAGES:
         with case(forged), pytest.raises(ToolArgumentError):
             await RichType("image").load("image", forged, None)
@@ -229,19 +236,22 @@ FORGE = """
 """
 
 
+# Case I32.
 @one_kind
-async def test_i32_a_forged_path_gives_a_tool_no_file(subject: Subject) -> None:
+async def test_a_forged_path_gives_a_tool_no_file(subject: Subject) -> None:
     await subject.start({"tools": [size, width], "limits": Limits(memory="256m", tmp="16m")})
     assert await subject.out(FORGE, timeout=20) == "refused\n"
 
 
-async def test_i32_a_tool_called_without_a_sandbox_takes_no_path() -> None:
+# Case I32.
+async def test_a_tool_called_without_a_sandbox_takes_no_path() -> None:
     tool = HostTool(size)
     with pytest.raises(ToolArgumentError, match="a file can be exchanged only with the code of a running block"):
         await tool.run({"file": {"codeact": "file", "path": "/etc/passwd"}})
 
 
-async def test_i32_the_budget_of_a_block_is_given_back() -> None:
+# Case I32.
+async def test_the_budget_of_a_block_is_given_back() -> None:
     budget = FileBudget(10)
     files = CallFiles(None, budget, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="may exchange 10 bytes as files at a time"):

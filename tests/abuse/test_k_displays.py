@@ -33,8 +33,9 @@ GARBAGE = """
 """
 
 
+# Case K6.
 @each_engine
-async def test_k6_json_of_any_shape_is_not_parsed_on_arrival(subject: Subject) -> None:
+async def test_json_of_any_shape_is_not_parsed_on_arrival(subject: Subject) -> None:
     await subject.start(memory="400m", output=MIB)
     subject.kept = 128 * MIB
     for name, shape in SHAPES.items():

@@ -17,8 +17,9 @@ from .reaching import Listener, allowed, out, start
 from .subject import Subject, each_engine, one_kind
 
 
+# Case K21.
 @each_engine
-async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_threads(subject, hosts):
+async def test_names_that_are_looked_up_for_ever_take_a_bounded_number_of_threads(subject, hosts):
     """Code that hangs up gives its place back, but the thread goes on with the name."""
     server = hosts.serve(echo_request, "ok.example")
     release = threading.Event()
@@ -54,7 +55,8 @@ async def test_k21_names_that_are_looked_up_for_ever_take_a_bounded_number_of_th
     assert await out(subject, f"print(plain('ok.example', {server.port})[:15])") == ["HTTP/1.1 200 OK"]
 
 
-async def test_k22_tags_of_an_index_page_do_not_stall_the_loop() -> None:
+# Case K22.
+async def test_tags_of_an_index_page_do_not_stall_the_loop() -> None:
     link = b'<a href="x-1.0.zip">x</a>'
     for name, tag in {"attributes": b"<a " + b"x=y " * 1_000_000, "a quote": b"<a x='" + b"x='" * 1_000_000}.items():
 
@@ -65,8 +67,9 @@ async def test_k22_tags_of_an_index_page_do_not_stall_the_loop() -> None:
         assert await median_excess(parse) < MOST_EXCESS_S, name
 
 
+# Case K23.
 @one_kind
-async def test_k23_connections_end_when_hosts_are_withdrawn(subject: Subject, hosts: Hosts) -> None:
+async def test_connections_end_when_hosts_are_withdrawn(subject: Subject, hosts: Hosts) -> None:
     """Before a session is rebuilt it may reach nothing any more, over connections that are open either."""
     listener = Listener()
     server = hosts.serve(listener, "ok.example")

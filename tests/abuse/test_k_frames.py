@@ -36,10 +36,11 @@ FLOODS = {
 FLOOD_S = 1.0
 
 
+# Case K26.
 @pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda each: each.__name__)
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=40, deadline=None)
-def test_k26_any_frames_end_in_an_answer_or_a_typed_error(fuzzer: Callable[[Maker], None], seed: int) -> None:
+def test_any_frames_end_in_an_answer_or_a_typed_error(fuzzer: Callable[[Maker], None], seed: int) -> None:
     fuzzer(Maker(seed))
 
 
@@ -89,7 +90,8 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-async def test_k27_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> None:
+# Case K27.
+async def test_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> None:
     for name, piece in FLOODS.items():
         before = resident()
         async with LoopLag() as lag:
@@ -99,7 +101,8 @@ async def test_k27_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> 
         assert lag.excess_s < 2 * MOST_EXCESS_S, name
 
 
-async def test_k27_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
+# Case K27.
+async def test_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
     flood = Flood(raw(b"T", 1, CALL))
     answer = protocol.pack(Frame.TOOL_ANSWER, 1, None, bytes(200))
     most: list[int] = []

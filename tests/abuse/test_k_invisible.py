@@ -30,7 +30,8 @@ def escape(character):
     return character.encode("unicode_escape").decode()
 
 
-def test_k7_every_invisible_character_is_an_escape_in_names_and_text():
+# Case K7.
+def test_every_invisible_character_is_an_escape_in_names_and_text():
     for each in [*IGNORABLE, *BLANK]:
         assert printable(each) == escape(each), hex(ord(each))
         assert printable(f"a{each}{each}b") == f"a{escape(each) * 2}b", hex(ord(each))
@@ -49,7 +50,8 @@ class _Screen:
         self.shown += "".join(text for _, text in pieces)
 
 
-async def test_k7_what_is_approved_has_no_invisible_character(monkeypatch: pytest.MonkeyPatch):
+# Case K7.
+async def test_what_is_approved_has_no_invisible_character(monkeypatch: pytest.MonkeyPatch):
     hidden = "".join([*(each for each in IGNORABLE if each < "\U000e0000"), *BLANK, "\U000e0041\U000e0100"])
     source = f"print('a{hidden}\u2714\ufe0f')\n\tx = 1"
     asked = []
@@ -70,8 +72,9 @@ async def test_k7_what_is_approved_has_no_invisible_character(monkeypatch: pytes
         assert "\\u3164" in text, ascii(text)[:200]
 
 
+# Case K7.
 @pytest.mark.usefixtures("bubblewrap")
-def test_k7_output_and_names_of_files_have_no_invisible_character(tmp_path: Path):
+def test_output_and_names_of_files_have_no_invisible_character(tmp_path: Path):
     page = tmp_path / "page.md"
     hidden = "\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\ufe0f\U000e0100"
     page.write_text(

@@ -33,7 +33,8 @@ for name in {names!r}:
 """
 
 
-async def test_k2_a_log_in_the_workspace_is_neither_sent_nor_stored(subject: Subject) -> None:
+# Case K2.
+async def test_a_log_in_the_workspace_is_neither_sent_nor_stored(subject: Subject) -> None:
     await subject.start({"delete_tmp_files": True})
     run, batch = subject.work_dir / "runs" / "42", subject.work_dir / "batch"
     writer = await LogWriter.create(run, Redaction())
@@ -69,7 +70,8 @@ async def test_k2_a_log_in_the_workspace_is_neither_sent_nor_stored(subject: Sub
     await subject.check_next_block()
 
 
-async def test_k2_what_is_kept_for_the_user_is_not_sent(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+# Case K2.
+async def test_what_is_kept_for_the_user_is_not_sent(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(subject.work_dir / "state"))
     kept = subject.work_dir / "state" / "autogen-codeact"
     kept.mkdir(parents=True)
@@ -89,7 +91,8 @@ def reachable() -> Iterator[Path]:
         yield Path(name)
 
 
-async def test_k2_a_log_around_the_workspace_or_in_a_mounted_folder_is_refused(reachable: Path) -> None:
+# Case K2.
+async def test_a_log_around_the_workspace_or_in_a_mounted_folder_is_refused(reachable: Path) -> None:
     tmp_path = reachable
     writer = await LogWriter.create(tmp_path / "run", Redaction())
     try:
@@ -107,7 +110,8 @@ async def test_k2_a_log_around_the_workspace_or_in_a_mounted_folder_is_refused(r
             await LogWriter.create(tmp_path / "second", Redaction())
 
 
-async def test_k2_a_log_whose_folder_was_replaced_is_ended(tmp_path: Path) -> None:
+# Case K2.
+async def test_a_log_whose_folder_was_replaced_is_ended(tmp_path: Path) -> None:
     writer = await LogWriter.create(tmp_path / "run", Redaction())
     (tmp_path / "run").rename(tmp_path / "was")
     (tmp_path / "other").mkdir()
@@ -120,8 +124,9 @@ async def test_k2_a_log_whose_folder_was_replaced_is_ended(tmp_path: Path) -> No
     assert b"log_stopped" in (tmp_path / "was" / "events.jsonl").read_bytes()
 
 
+# Case K3.
 @pytest.mark.usefixtures("bubblewrap")
-def test_k3_code_of_a_log_is_run_unasked_only_if_the_user_has_made_it(tmp_path: Path) -> None:
+def test_code_of_a_log_is_run_unasked_only_if_the_user_has_made_it(tmp_path: Path) -> None:
     """An approved block removes the approval from the log; and what a copied or changed log says."""
     proof = "open('proof', 'w').write('unasked')"
     attack = "\n".join(

@@ -33,12 +33,13 @@ LONG = {
 }
 
 
+# Case K8.
 @one_kind
 @pytest.mark.timeout(150)  # ten thousand calls, also on a busy machine
 @pytest.mark.parametrize(
     ("count", "logged"), [(3_000, False), (10_000, True)], ids=["without a log", "in a run with a log"]
 )
-async def test_k8_of_ten_thousand_calls_one_object_each_is_kept(
+async def test_of_ten_thousand_calls_one_object_each_is_kept(
     subject: Subject, tmp_path: Path, count: int, logged: bool
 ) -> None:
     subject.kept = 64 * MIB
@@ -64,9 +65,10 @@ async def test_k8_of_ten_thousand_calls_one_object_each_is_kept(
     assert [call.outcome for call in ended.result.tool_calls] == ["ok"] * count
 
 
+# Case K8.
 @one_kind
 @pytest.mark.timeout(150)
-async def test_k8_an_event_with_megabytes_of_results_does_not_stall_the_loop(subject: Subject, tmp_path: Path) -> None:
+async def test_an_event_with_megabytes_of_results_does_not_stall_the_loop(subject: Subject, tmp_path: Path) -> None:
     async def some() -> list[int]:
         """Give 7 kB of numbers."""
         return list(range(100_000, 101_000))
@@ -89,8 +91,9 @@ async def test_k8_an_event_with_megabytes_of_results_does_not_stall_the_loop(sub
     assert [call["result"] for call in result["tool_calls"]] == [list(range(100_000, 101_000))] * 1_000
 
 
+# Case K8.
 @each_engine
-async def test_k8_an_exception_with_a_message_of_50_megabytes_costs_a_block_little_more_than_the_message(subject):
+async def test_an_exception_with_a_message_of_50_megabytes_costs_a_block_little_more_than_the_message(subject):
     await subject.start(memory="256m")
     for name, code in LONG.items():
         result = await subject.run(code, timeout=30)
@@ -101,7 +104,8 @@ async def test_k8_an_exception_with_a_message_of_50_megabytes_costs_a_block_litt
     assert "KeyError: 'y'" in result.output
 
 
-async def test_k8_large_answers_and_regular_expressions_are_checked_outside_this_process() -> None:
+# Case K8.
+async def test_large_answers_and_regular_expressions_are_checked_outside_this_process() -> None:
     numbers = json.dumps(list(range(500_000)))
     cases: list[tuple[Check, str, bool | None]] = [
         (Check(kind="regex", expected="(a|b)" * 3_900), "1" * 1_000_000, False),

@@ -48,7 +48,8 @@ def of(**properties: Any) -> Mapping[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-async def test_k24_results_are_not_checked_with_a_servers_own_patterns() -> None:
+# Case K24.
+async def test_results_are_not_checked_with_a_servers_own_patterns() -> None:
     """They ran on the event loop, inside one call of the interpreter: 28 letters take half a minute, 40 for ever."""
     letters = "a" * 28 + "!"
     cases = {
@@ -61,7 +62,8 @@ async def test_k24_results_are_not_checked_with_a_servers_own_patterns() -> None
         assert lag.excess_s < 20 * MOST_EXCESS_S, name
 
 
-async def test_k25_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call() -> None:
+# Case K25.
+async def test_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call() -> None:
     noise = ["", "{", "null", "[]", "\x00", '{"jsonrpc":"2.0","id":999,"result":{}}', "x" * 50_000]
     assert await call(raw=noise, content=TEXT) == "ok"
     assert ("has ended" if OWN else "Connection closed") in str(await call(dies=True))
@@ -70,7 +72,8 @@ async def test_k25_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_
         assert "cannot identify image file" in str(await call(content=picture))
 
 
-async def test_k25_names_and_descriptions_of_a_server_are_no_code() -> None:
+# Case K25.
+async def test_names_and_descriptions_of_a_server_are_no_code() -> None:
     for name in ["a\nb", "\x1b[31mx", "import os", "../x", "__class__", "class", "ü" * 50, "\u202ex"]:
         with case(name):
             description = '"""\nraise SystemExit("run")\n"""\\\x1b]0;x\x07\u202e'

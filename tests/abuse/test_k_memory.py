@@ -130,9 +130,10 @@ CASES: dict[str, Change] = {
 }
 
 
+# Case K4.
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("change", CASES.values(), ids=CASES)
-def test_k4_a_run_is_read_with_little_memory(tmp_path: Path, change: Change) -> None:
+def test_a_run_is_read_with_little_memory(tmp_path: Path, change: Change) -> None:
     small = write_log(tmp_path / "small", lines(whole_run()))
     folder = tmp_path / "run"
     log = change(folder, [json.loads(line) for line in lines(whole_run())])
@@ -146,7 +147,8 @@ def test_k4_a_run_is_read_with_little_memory(tmp_path: Path, change: Change) -> 
     assert "MemoryError" not in said, said
 
 
-def test_k4_the_cost_of_json_is_that_of_its_objects() -> None:
+# Case K4.
+def test_the_cost_of_json_is_that_of_its_objects() -> None:
     for part in (b"[]", b"{}", b'{"a":1}', b"[[1]]", b"1.5", b"1234", b'"ab"', b'"\\""', b'"\\\\"', b'"[,{"'):
         data = b"[" + b",".join([part] * 30_000) + b"]"
         value = json.loads(data)

@@ -68,15 +68,17 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             server.accept()
 
 
+# Case K28.
 @each_engine
-async def test_k28_a_source_package_that_code_installs_is_built_in_the_sandbox(subject: Subject, evil: None) -> None:
+async def test_a_source_package_that_code_installs_is_built_in_the_sandbox(subject: Subject, evil: None) -> None:
     await subject.start({"allow_pip": True}, memory="512m", tmp="64m")
     result = await subject.run("pip install evil", "sh", 40)
     assert result.exit_code == 0, result
     assert json.loads(await subject.out("import evil\nprint(evil.found)")) == NOTHING
 
 
-def test_k28_a_source_package_in_packages_is_built_in_a_container(evil: None, default_image: None) -> None:
+# Case K28.
+def test_a_source_package_in_packages_is_built_in_a_container(evil: None, default_image: None) -> None:
     with closing(known_engine()) as client:
         image = resolve_image(client, DEFAULT_IMAGE, ["evil"], progress=silent)
         try:

@@ -36,7 +36,8 @@ def written_below(folder, order=()):
     return sorted(names, key=lambda name: order.index(name) if order else name)
 
 
-def test_k5_an_export_of_files_leaves_protected_names_out(tmp_path, caplog):
+# Case K5.
+def test_an_export_of_files_leaves_protected_names_out(tmp_path, caplog):
     for number, name in enumerate(VARIANTS):
         out = tmp_path / f"out-{number}"
         run = load_run(foreign_run(tmp_path / str(number), {name: b"planted", "a.txt": b"text"}))
@@ -51,7 +52,8 @@ def test_k5_an_export_of_files_leaves_protected_names_out(tmp_path, caplog):
     assert set(HARMLESS) < set(written)
 
 
-def test_k5_a_download_has_no_protected_name():
+# Case K5.
+def test_a_download_has_no_protected_name():
     for name in VARIANTS:
         for each in (name, name.rpartition("/")[2]):
             assert not protected_name(download_name(each)), each
@@ -63,8 +65,9 @@ def test_k5_a_download_has_no_protected_name():
     ]
 
 
+# Case K5.
 @each_engine
-async def test_k5_files_that_exec_saves_have_no_protected_names(subject):
+async def test_files_that_exec_saves_have_no_protected_names(subject):
     # `codeact exec` keeps files in a new work_dir.
     await subject.start({"delete_tmp_files": True})
     result = await subject.run(

@@ -123,8 +123,9 @@ def chat(terminal, text):
     printer.end()
 
 
+# Case K1.
 @pytest.mark.timeout(300)  # all cases together: each has a limit of its own
-def test_k1_no_text_is_slow_to_show(monkeypatch):
+def test_no_text_is_slow_to_show(monkeypatch):
     for show in [panel, plain_panel, line, output, chat]:
         for size in SIZES:
             with case(size, show), monkeypatch.context() as patch:
@@ -135,7 +136,8 @@ def test_k1_no_text_is_slow_to_show(monkeypatch):
                     assert seconds(face, text, 20 * control) < 20 * control, (name, size)
 
 
-def test_k1_carriage_returns_take_linear_time():
+# Case K1.
+def test_carriage_returns_take_linear_time():
     control = seconds(apply_carriage_returns, "ordinary\r\ntext\r" * 40_000)
     for seed in ("\r", "a\r", "\r\r\n", "\n\r"):
         assert seconds(apply_carriage_returns, (seed * 600_000)[:600_000]) < 20 * control, seed
@@ -154,7 +156,8 @@ def run_with(folder, text, code, language):
     return write_log(folder / "run", lines(events))
 
 
-def test_k1_no_saved_run_is_slow_to_export(tmp_path):
+# Case K1.
+def test_no_saved_run_is_slow_to_export(tmp_path):
     texts = [("ordinary", ORDINARY * 150), *((name, (seed * 64_000)[:64_000]) for name, seed in CODE.items())]
     folders = [run_with(tmp_path / name, f"```{name}\n{code}\n```", code, name) for name, code in texts]
     for export in (write_html, export_notebook, export_json):
@@ -163,7 +166,8 @@ def test_k1_no_saved_run_is_slow_to_export(tmp_path):
             assert took < 20 * control, (export.__name__, name)
 
 
-def test_k1_no_saved_run_is_slow_to_show(tmp_path):
+# Case K1.
+def test_no_saved_run_is_slow_to_show(tmp_path):
     took = {}
     names = ("bash", "python", "diff")
     for name, code in [("ordinary", ORDINARY * 50), *((name, (CODE[name] * 16_000)[:16_000]) for name in names)]:

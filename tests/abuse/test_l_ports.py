@@ -95,7 +95,8 @@ async def echoes(forward: Any) -> bool:
             return False
 
 
-async def test_l4_a_job_that_floods_delays_no_block_and_fills_no_memory(box: Any) -> None:
+# Case L4.
+async def test_a_job_that_floods_delays_no_block_and_fills_no_memory(box: Any) -> None:
     jobs = [await box.start(["sh", "-c", f"yes {number}{'x' * 1000} >&{1 + number % 2}"]) for number in range(4)]
     for number in range(20):
         assert (await box.run(f"{number} + 1")).value == number + 1
@@ -108,7 +109,8 @@ async def test_l4_a_job_that_floods_delays_no_block_and_fills_no_memory(box: Any
         assert job.exit_code == 137
 
 
-async def test_l5_a_port_that_never_answers_costs_only_its_own_connections(box: Any) -> None:
+# Case L5.
+async def test_a_port_that_never_answers_costs_only_its_own_connections(box: Any) -> None:
     await serve(box)
     full, deaf, echo, closed = [await box.forward(port) for port in (FULL, DEAF, ECHO, 9)]
     async with connected(full) as (waits, _), connected(closed) as (refused, _), connected(deaf) as (_, writer):
@@ -121,7 +123,8 @@ async def test_l5_a_port_that_never_answers_costs_only_its_own_connections(box: 
     assert await echoes(echo)
 
 
-async def test_l6_clients_that_vanish_make_room_for_others(box: Any) -> None:
+# Case L6.
+async def test_clients_that_vanish_make_room_for_others(box: Any) -> None:
     await serve(box)
     forwards = [await box.forward(port) for port in (DEAF, FLOOD, ECHO, FULL)]
     for number in range(4 * MAX_CHANNELS):
@@ -134,7 +137,8 @@ async def test_l6_clients_that_vanish_make_room_for_others(box: Any) -> None:
     assert (await box.run("6 * 7")).value == 42
 
 
-async def test_l8_floods_have_fair_shares_and_delay_no_block(box: Any) -> None:
+# Case L8.
+async def test_floods_have_fair_shares_and_delay_no_block(box: Any) -> None:
     await serve(box)
     forward, echo = await box.forward(FLOOD), await box.forward(ECHO)
     total = 0
@@ -170,7 +174,8 @@ def asked(url: str, host: str | None = None) -> int:
         connection.close()
 
 
-async def test_l9_only_who_knows_the_address_reaches_a_port(box: Any) -> None:
+# Case L9.
+async def test_only_who_knows_the_address_reaches_a_port(box: Any) -> None:
     await box.start(["python3", "-m", "http.server", "8000"])
     forward = await box.forward(8000)
     assert forward.socket.parent.stat().st_mode & 0o777 == 0o700

@@ -27,8 +27,9 @@ for folder in range(100):
 """
 
 
+# Case L1.
 @pytest.mark.parametrize(("backend", "face"), EACH)
-async def test_l1_a_tree_of_100000_files_is_searched_and_a_part_copied(
+async def test_a_tree_of_100000_files_is_searched_and_a_part_copied(
     request: pytest.FixtureRequest, backend: str, face: str, tmp_path: Path
 ) -> None:
     request.getfixturevalue("default_image" if backend == "docker" else backend)
@@ -46,8 +47,9 @@ async def test_l1_a_tree_of_100000_files_is_searched_and_a_part_copied(
         assert await box.ls() == []
 
 
+# Case L2.
 @pytest.mark.usefixtures("bubblewrap")
-async def test_l2_names_and_patterns_of_code_cost_only_their_own_operation(tmp_path: Path) -> None:
+async def test_names_and_patterns_of_code_cost_only_their_own_operation(tmp_path: Path) -> None:
     async with AsyncSandbox("bubblewrap", timeout=3) as box:
         await box.run(
             "import os; os.makedirs(b'odd'); open(b'odd/\\xff\\xfe', 'w').close(); open('odd/a\\nb', 'w').close()"
@@ -78,7 +80,8 @@ def archive(*headers: tuple[str, bytes, int, bytes]) -> bytes:
     return written.getvalue() + bytes(1024)
 
 
-def test_l3_a_hostile_tar_file_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
+# Case L3.
+def test_a_hostile_tar_file_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
     regular = tarfile.REGTYPE
     for number, (entries, stored) in enumerate(
         [

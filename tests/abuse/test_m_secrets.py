@@ -83,8 +83,9 @@ async def said(subject: Subject, there: Reflector, code: str) -> str:
     return result.output
 
 
+# Case M1.
 @each_engine
-async def test_m1_control_the_server_gets_the_value_and_the_code_does_not(
+async def test_control_the_server_gets_the_value_and_the_code_does_not(
     subject: Subject, there: Reflector, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -121,8 +122,9 @@ def chunked(data: bytes, size: int) -> list[bytes]:
     return [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *chunks, b"0\r\nX-Trailer: %s\r\n\r\n" % data]
 
 
+# Case M1.
 @one_kind
-async def test_m1_a_server_that_sends_it_back(subject: Subject, there: Reflector) -> None:
+async def test_a_server_that_sends_it_back(subject: Subject, there: Reflector) -> None:
     for name, encode in ENCODINGS.items():
         sent = encode(VALUE.encode())
         ways: dict[str, list[bytes]] = {
@@ -140,8 +142,9 @@ async def test_m1_a_server_that_sends_it_back(subject: Subject, there: Reflector
             assert sent.decode()[4:12] not in output, (name, way, output)
 
 
+# Case M1.
 @one_kind
-async def test_m1_pieces_of_an_answer_do_not_show_how_a_value_begins(subject: Subject, there: Reflector) -> None:
+async def test_pieces_of_an_answer_do_not_show_how_a_value_begins(subject: Subject, there: Reflector) -> None:
     """A server that sends back what it is asked, in pieces: what was held back of them told one character after another."""
     there.answers = lambda request: chunked(request.split(b" ")[1], 9)
     code = """
@@ -153,8 +156,9 @@ async def test_m1_pieces_of_an_answer_do_not_show_how_a_value_begins(subject: Su
     assert four == five
 
 
+# Case M1.
 @one_kind
-async def test_m1_answers_that_can_not_be_searched(subject: Subject, there: Reflector) -> None:
+async def test_answers_that_can_not_be_searched(subject: Subject, there: Reflector) -> None:
     value = VALUE.encode()
     cases = {
         "gzip": gzip.compress(value),
@@ -172,8 +176,9 @@ async def test_m1_answers_that_can_not_be_searched(subject: Subject, there: Refl
         assert "User" not in output
 
 
+# Case M1.
 @one_kind
-async def test_m1_places_where_a_placeholder_stays_one(subject: Subject, there: Reflector) -> None:
+async def test_places_where_a_placeholder_stays_one(subject: Subject, there: Reflector) -> None:
     code = """
     half = len(KEY) // 2
     get(f"/{KEY}?key={KEY}", body=KEY.encode())
@@ -189,8 +194,9 @@ async def test_m1_places_where_a_placeholder_stays_one(subject: Subject, there: 
     assert len(there.requests) == 5
 
 
+# Case M1.
 @one_kind
-async def test_m1_hosts_that_do_not_get_it(subject: Subject, there: Reflector) -> None:
+async def test_hosts_that_do_not_get_it(subject: Subject, there: Reflector) -> None:
     code = f"""
     request = f"GET / HTTP/1.1\\r\\nHost: other.example\\r\\nX-Key: {{KEY}}\\r\\n\\r\\n".encode()
     context = ssl.create_default_context(cafile="/workspace/ca.pem")
@@ -218,8 +224,9 @@ async def test_m1_hosts_that_do_not_get_it(subject: Subject, there: Reflector) -
     assert VALUE.encode() not in there.seen
 
 
+# Case M1.
 @one_kind
-async def test_m1_upgrades_smuggling_and_other_protocols(subject: Subject, there: Reflector) -> None:
+async def test_upgrades_smuggling_and_other_protocols(subject: Subject, there: Reflector) -> None:
     refused = [
         "GET / HTTP/1.1\\r\\nHost: H\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\nX-Key: K\\r\\n\\r\\n",
         "GET / HTTP/1.1\\r\\nHost: H\\r\\nUpgrade: h2c\\r\\n\\r\\n",
@@ -253,8 +260,9 @@ async def test_m1_upgrades_smuggling_and_other_protocols(subject: Subject, there
     assert [request.split()[1] for request in there.requests] == [b"/a"]
 
 
+# Case M1.
 @one_kind
-async def test_m1_parts_of_an_answer_and_redirects(subject: Subject, there: Reflector) -> None:
+async def test_parts_of_an_answer_and_redirects(subject: Subject, there: Reflector) -> None:
     await said(
         subject, there, '    get("/", f"X-Key: {KEY}", "Range: bytes=0-3", "If-Range: x", "Accept-Encoding: br")'
     )

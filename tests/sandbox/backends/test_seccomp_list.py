@@ -248,16 +248,6 @@ def test_only_native_entries_are_in_the_list():
     assert (LIST["defaultAction"], LIST["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 1)
 
 
-def test_documentation_gives_a_reason_for_each_call_that_is_refused():
-    page = (Path(__file__).parents[3] / "docs/security.md").read_text(encoding="utf-8")
-    rows = re.findall(
-        r"^\| (`[^|]+`) \| [^|]+ \|$", page, re.MULTILINE
-    )  # the one table of two columns that names calls
-    explained = [name for names in rows for name in re.findall(r"`(\w+)`", names)]
-    names = {name for entry in LIST["syscalls"] for name in entry["names"]}
-    assert sorted(explained) == sorted({name for numbers in SYSCALLS.values() for name in numbers} - names)
-
-
 def test_unknown_architecture_is_refused():
     with pytest.raises(SandboxUnavailable, match="no system call filter for riscv64, only for x86_64 and aarch64"):
         bpf_program("riscv64")
