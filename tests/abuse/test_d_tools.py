@@ -76,9 +76,8 @@ async def test_no_payload_stalls_the_hosts_loop(subject: Subject) -> None:
 
 
 # Case 59.
-# Case 200.
 @each_engine
-async def test_megabytes_are_refused(subject: Subject) -> None:
+async def test_arguments_of_200_megabytes_are_refused(subject: Subject) -> None:
     await subject.start({"tools": [Tool(echo)]}, memory="1g")
     code = """
         def attempt(size):
@@ -148,10 +147,9 @@ def resident_kib(pid: int) -> int:
 
 
 # Case 62.
-# Case 100.
 @each_engine
 @pytest.mark.parametrize("reads", [True, False], ids=["reading", "not reading"])
-async def test_000_calls_at_once_are_bounded(subject: Subject, reads: bool) -> None:
+async def test_a_hundred_thousand_calls_at_once_are_bounded(subject: Subject, reads: bool) -> None:
     running = most = 0
 
     async def count(thing: Any = None) -> Any:
