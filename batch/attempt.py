@@ -35,10 +35,10 @@ from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import RunIsFinishedError
 from autogen_codeact.runs.recording import recorded
-from autogen_codeact.runs.recording_parts import wrap_models
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
 from autogen_codeact.runs.writer import LogLocked
+from autogen_codeact.teams.parts import wrap_models
 from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
 from codeact_sandbox.host.waiting import in_thread
 
@@ -262,7 +262,7 @@ class _Attempt:
                     f"make_agent has returned the agent of task {busy!r}, which is still running: make a new one for each task"
                 )
             opened.callback(context.in_use.pop, id(agent))
-            wrap_models(agent, lambda client: GatedClient(client, self))
+            wrap_models([agent], lambda client: GatedClient(client, self))
             stream: AsyncGenerator[Any, None]
             if self._before is not None:
                 stream = resumed(work.log, agent=agent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import takewhile
@@ -262,16 +262,6 @@ def recording_parts(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history
             steps = AgentSteps(key, log, JournalLog(-1), history)
             _replace(policy, MODEL_CLIENT, RecordedClient(getattr(policy, MODEL_CLIENT), steps, None), replaced)
         yield
-
-
-def wrap_models(
-    agent_or_team: ChatAgent | BaseTeam, wrap: Callable[[ChatCompletionClient], ChatCompletionClient]
-) -> None:
-    """Have the agents, and what chooses the speakers of teams, ask what `wrap` returns for their model clients."""
-    holders = [*agent_keys(agent_or_team), *_selectors(agent_or_team)]
-    for holder in {id(each): each for _, each in holders}.values():
-        if isinstance(client := getattr(holder, MODEL_CLIENT, None), ChatCompletionClient):
-            setattr(holder, MODEL_CLIENT, wrap(client))
 
 
 def _exchange(agent: ChatAgent, steps: AgentSteps, replaced: ExitStack) -> None:

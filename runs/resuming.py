@@ -40,12 +40,12 @@ from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableE
 from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.recording import logged, recording
-from autogen_codeact.runs.recording_parts import recording_parts, wrap_models
+from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.steps import AgentHistory, RunHistory
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE, LogWriter, lock
-from autogen_codeact.teams.parts import executors_of
+from autogen_codeact.teams.parts import executors_of, wrap_models
 
 NOT_WANTED = "the run was continued without rebuilding it"
 MAY_DIFFER = (
@@ -252,7 +252,7 @@ async def resumed(
     token = cancellation_token or CancellationToken()
     try:
         if agent is None and wrap_model is not None:
-            wrap_models(target, wrap_model)
+            wrap_models([target], wrap_model)
         if agent is None and approval_func is not None:
             set_approval(target, approval_func)
         log, history = await extend_log(plan, target, token, on_rebuild=on_rebuild, rebuild=rebuild, redact=redact)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
@@ -48,10 +48,30 @@ def models_of(agent_or_team: object) -> list[ChatCompletionClient]:
     return [part for part in _parts(agent_or_team) if isinstance(part, ChatCompletionClient)]
 
 
-def _parts(root: object) -> list[object]:
+def wrap_models(
+    agents_or_teams: Iterable[object], wrap: Callable[[ChatCompletionClient], ChatCompletionClient]
+) -> Callable[[], None]:
+    """Put what `wrap` returns in place of each model client of whoever asks one; return what undoes it."""
+    wrapped: list[tuple[object, str, ChatCompletionClient, ChatCompletionClient]] = []
+    for holder in _parts(*agents_or_teams):
+        name = "_model_client" if hasattr(holder, "_model_client") else "model_client"
+        client = getattr(holder, name, None)
+        if isinstance(holder, HOLDERS) and isinstance(client, ChatCompletionClient):
+            wrapped.append((holder, name, client, wrap(client)))
+            setattr(holder, name, wrapped[-1][-1])
+
+    def undo() -> None:
+        for holder, name, before, now in wrapped:
+            if getattr(holder, name) is now:
+                setattr(holder, name, before)
+
+    return undo
+
+
+def _parts(*roots: object) -> list[object]:
     """Return everything that is found inside, each once, the outer ones first."""
     seen: dict[int, object] = {}
-    waiting = [root]
+    waiting = list(reversed(roots))
     while waiting:
         part = waiting.pop()
         if id(part) in seen:

@@ -10,6 +10,7 @@ from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, SelectSpeakerEvent
 from autogen_core import CancellationToken, Component, trace_invoke_agent_span
+from opentelemetry import trace
 
 from autogen_codeact.agents.budget import Budget, Meter, Used
 from autogen_codeact.teams.config import TeamConfig, load_part
@@ -150,6 +151,16 @@ class Team(BaseTeam, Component[TeamConfig]):
     # The loop
 
     async def _loop(self, run: Run) -> str | None:
+        attributes = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.agent.name": self.name}
+        tracer = trace.get_tracer("autogen_codeact")
+        with tracer.start_as_current_span(f"invoke_workflow {self.name}", attributes=attributes) as span:
+            reason = await self._take_turns(run)
+            if run.error is not None:
+                span.set_status(trace.Status(trace.StatusCode.ERROR))
+                span.set_attribute("error.type", type(run.error).__qualname__)
+            return reason
+
+    async def _take_turns(self, run: Run) -> str | None:
         """Have participants take turns until there is a reason to end the run."""
         reason = None
         for batch in run.batches:

@@ -27,7 +27,6 @@ def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
         "autogen_codeact.agents",
         "autogen_codeact.teams",
         "autogen_codeact.runs",
-        "autogen_codeact.telemetry",
         "autogen_codeact.batch",
         "autogen_codeact.viewer",
     ]:

@@ -11,16 +11,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from .trees import Exported
 
 
-@pytest.fixture(params=["global provider", "own provider"])
-def exported(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
-    """Keeps spans, of the global provider, for which AutoGen makes spans, too, or of one that only `instrument` gets."""
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
+    """Keeps spans of the global provider, to which AutoGen's go, too."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    if request.param == "global provider":
-        # The API lets it be set once in a process.
-        monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-        yield Exported(exporter, None)
-    else:
-        yield Exported(exporter, provider)
+    # The API lets it be set once in a process.
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    yield Exported(exporter)
     provider.shutdown()

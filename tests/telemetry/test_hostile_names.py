@@ -2,7 +2,7 @@
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from autogen_codeact.telemetry.spans import SpanObserver, Spans
+from autogen_codeact.telemetry import Content, SpanObserver, Spans
 from codeact_sandbox.types.observers import BlockFinished, BlockId, BlockStarted, CallFinished, CallIntent
 from codeact_sandbox.types.result import ErrorInfo, Result, ToolCall
 
@@ -19,7 +19,7 @@ def encoded(span: ReadableSpan) -> bytes:
 
 
 def test_texts_of_hostile_code_are_cut_and_can_be_encoded(exported: Exported) -> None:
-    observer = SpanObserver(Spans(exported.provider, content=True, redact=None))
+    observer = SpanObserver(Spans(None, Content(None)))
     block = BlockStarted("box", 1, LONG, f"print('{HALF}')")
     observer.block_started(block)
     arguments = {LONG: [LONG, {HALF: HALF}, 1, None, True, 1.5]}
@@ -36,7 +36,7 @@ def test_texts_of_hostile_code_are_cut_and_can_be_encoded(exported: Exported) ->
 
 
 def test_deep_and_wide_arguments_are_cut(exported: Exported) -> None:
-    observer = SpanObserver(Spans(exported.provider, content=True, redact=None))
+    observer = SpanObserver(Spans(None, Content(None)))
     wide = {f"key {number}": list(range(1000)) for number in range(1000)}
     observer.call_finished(
         CallFinished(CallIntent(BlockId("box", 1), 1, "look", wide), ToolCall("look", wide, "ok", 1))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-VARYING = ("codeact.sandbox", "gen_ai.tool.call.id", "gen_ai.response.time_to_first_chunk", "server.port")
+VARYING = ("codeact.sandbox", "gen_ai.tool.call.id")
 AUTOGEN = "autogen"
 
 
@@ -17,7 +17,6 @@ class Exported:
     """Spans that were exported."""
 
     exporter: InMemorySpanExporter
-    provider: TracerProvider | None
 
     @property
     def spans(self) -> list[ReadableSpan]:
