@@ -70,7 +70,7 @@ _TEMPLATE = re.compile(r"(?:[^{}]|\{\{|\}\}|\{[A-Za-z_]\w*\})*")
 OPENAI = "autogen_ext.models.openai.OpenAIChatCompletionClient"
 # For these names AutoGen calls another vendor, and uses OpenAI's key if that vendor's is not set.
 OTHER_VENDORS = ("gemini", "claude", "llama")
-SHORT_NAMES = dict.fromkeys(("OpenAIChatCompletionClient", "openai_chat_completion_client"), OPENAI)
+SHORT_NAMES: dict[str, str] = dict.fromkeys(("OpenAIChatCompletionClient", "openai_chat_completion_client"), OPENAI)
 VARIABLES = {
     OPENAI: "OPENAI_API_KEY",
     "autogen_ext.models.anthropic.AnthropicChatCompletionClient": "ANTHROPIC_API_KEY",
