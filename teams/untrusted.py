@@ -217,7 +217,8 @@ class _Check:
             return f"is one of more than {MAX_COMPONENTS} components"
         if not isinstance(data, dict) or not isinstance(data.get("provider"), str):
             return "is not a component: an object with `provider` and `config`"
-        provider: str = SHORT_NAMES.get(data["provider"], data["provider"])
+        name: str = data["provider"]
+        provider = SHORT_NAMES.get(name, name)
         data["provider"] = provider
         if provider not in ALLOWED:
             return f"{_shown(provider)} is not a component that an untrusted configuration may contain"

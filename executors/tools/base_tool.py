@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from codeact_sandbox.tools.answers import to_answer
-from codeact_sandbox.tools.arguments import MAX_PROBLEMS, result_of, validated
+from codeact_sandbox.tools.arguments import MAX_PROBLEMS, refuse_paths, result_of, validated
 from codeact_sandbox.tools.function import contained, merged_definitions
 from codeact_sandbox.tools.names import identifier
 from codeact_sandbox.tools.payloads import is_small, offload
@@ -37,6 +37,7 @@ class AutoGenTool(StubbedTool):
         is_typed = returns not in (None, Any, inspect.Signature.empty)
         self._result = result_of(returns) if is_typed else None
         schema = self._model.model_json_schema()
+        refuse_paths(name, schema)
         self._known = frozenset(schema.get("properties", {}))
         self._open = bool(schema.get("additionalProperties"))
         result = self._result.schema if self._result is not None else {}

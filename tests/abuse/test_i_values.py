@@ -14,7 +14,7 @@ from PIL import Image
 from autogen_codeact.executors import Limits
 from codeact_sandbox.tools.call_files import CallFiles, FileBudget
 from codeact_sandbox.tools.function import HostTool
-from codeact_sandbox.tools.rich_values import RichType, check_array, check_table
+from codeact_sandbox.tools.rich_values import RichType, check_table
 from codeact_sandbox.types.tool import ToolArgumentError
 from tests.cases import case
 from tests.sandbox.bubblewrapped import open_folder
@@ -58,13 +58,26 @@ async def test_nothing_in_data_and_skills_can_be_written(subject: Subject) -> No
         assert [path.read_text() for path in folder.rglob("*.txt")] == ["kept", "kept"]
 
 
-def packed(kind: str, value: Any, *blobs: bytes, sizes: Any = None) -> dict[str, str]:
+def sent(data: bytes) -> dict[str, str]:
     """Write a value as a hostile sandbox would."""
-    header = json.dumps(
-        {"kind": kind, "value": value, "sizes": [len(b) for b in blobs] if sizes is None else sizes}
-    ).encode()
-    data = struct.pack("!I", len(header)) + header + b"".join(blobs)
     return {"codeact": "value", "data": base64.b64encode(data).decode()}
+
+
+def array(header: str, data: bytes = bytes(8), version: bytes = b"\1\0") -> dict[str, str]:
+    text = header.encode()
+    return sent(b"\x93NUMPY" + version + struct.pack("<H", len(text)) + text + data)
+
+
+def typed(descr: str, shape: str, data: bytes = bytes(8)) -> dict[str, str]:
+    return array(f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n", data)
+
+
+def table(dtypes: list[Any], *parts: bytes, columns: list[Any] | None = None, **changes: Any) -> dict[str, str]:
+    """Write a table with one level of an index and columns of some dtypes."""
+    sizes = [len(each) for each in parts[:-1]]
+    header = {"index": [None], "names": [None], "dtypes": dtypes, "sizes": sizes, **changes}
+    header["columns"] = list(range(len(dtypes) - 1)) if columns is None else columns
+    return sent(json.dumps(header).encode() + b"\n" + b"".join(parts))
 
 
 UNPICKLED = Path("/tmp/codeact-unpickled")
@@ -83,75 +96,66 @@ def nothing_is_unpickled() -> Iterator[None]:
     assert not UNPICKLED.exists()
 
 
-EIGHT = bytes(8)
 PICKLED = pickle.dumps(Bomb())
-RANGE = {"range": [0, 1, 1], "names": [None]}
+ONE = base64.b64decode(typed("'<i8'", "(1,)")["data"])
 FORGED_ARRAYS = [
-    packed("array", {"dtype": "|O", "shape": [1]}, EIGHT),
-    packed("array", {"dtype": "O", "shape": [len(PICKLED)]}, PICKLED),
-    packed("array", {"dtype": [["a", "O"]], "shape": [1]}, EIGHT),
-    packed("array", {"dtype": "<f8, O", "shape": [1]}, EIGHT),
-    packed("array", {"dtype": "<f8", "shape": [10**9]}, EIGHT),
-    packed("array", {"dtype": "<f8", "shape": [-1, -1]}, EIGHT),
-    packed("array", {"dtype": "<f8", "shape": [2**63, 2]}, EIGHT),
-    packed("array", {"dtype": "<U0", "shape": [2**28]}),
-    packed("array", {"dtype": "S0", "shape": [2**40]}),
-    packed("array", {"dtype": "<f8", "shape": [1.0]}, EIGHT),
-    packed("array", {"dtype": "<f8", "shape": [1] * 10_000}, EIGHT),
-    packed("array", {"dtype": "<U2", "shape": [1]}, b"\xff" * 8),
-    packed("array", {"dtype": "<U1", "shape": [1]}, b"\x00\xd8\x00\x00"),
-    packed("array", {"dtype": "<f8", "shape": [1]}, EIGHT, sizes=[10**12]),
-    packed("array", {"dtype": "<f8", "shape": [1]}, EIGHT, sizes="many"),
-    packed("array", {"dtype": "<f8", "shape": [1]}, EIGHT, EIGHT),
-    packed("array", ["no", "object"], EIGHT),
-    packed("table", {"dtype": "<f8", "shape": [1]}, EIGHT),
-    {"codeact": "value", "data": base64.b64encode(PICKLED).decode()},
+    typed("'|O'", "(1,)"),
+    typed("'|O'", "(1,)", PICKLED),
+    typed("[('a', 'O')]", "(1,)"),
+    typed("[('a', '<f8')]", "(1,)"),
+    typed("'<f8'", f"({10**9},)"),
+    typed("'<f8'", "(-1, -1)"),
+    typed("'<f8'", f"({2**63}, 2)"),
+    typed("'<U0'", f"({2**28},)", b""),
+    typed("'S0'", f"({2**40},)", b""),
+    typed("'<f8'", "(1.0,)"),
+    typed("'<f8'", "(1,) * 3"),
+    typed("'<f8'", "__import__('os')"),
+    typed("'<U2'", "(1,)", b"\xff" * 8),
+    typed("'<U1'", "(1,)", b"\x00\xd8\x00\x00"),
+    typed("'<f8'", "(1,)", bytes(16)),
+    typed("'<f8'", "(1,)", bytes(7)),
+    array("{" * 60_000),
+    array("{}"),
+    array("{}", version=b"\2\0"),
+    table(["array"], ONE, b""),
+    sent(b"PK\3\4" + bytes(30)),
+    sent(PICKLED),
+    sent(b""),
+    sent(b"\xff\xff\xff\xff"),
     {"codeact": "value", "data": "no base64 é"},
-    {"codeact": "value", "data": ""},
-    {"codeact": "value", "data": base64.b64encode(b"\xff\xff\xff\xff").decode()},
     {"codeact": "other"},
     {"codeact": "file", "path": 5},
+    ["text"],
     "text",
     None,
 ]
 FORGED_TABLES = [
-    packed("table", {"columns": RANGE, "index": RANGE, "data": []}),
-    packed("table", {"columns": {**RANGE, "range": [0, 10**15, 1]}, "index": RANGE, "data": []}),
-    packed("table", {"columns": {**RANGE, "range": [0, 0, 0]}, "index": RANGE, "data": []}),
-    packed("table", {"columns": RANGE, "index": RANGE, "data": [{"type": "pickle"}]}, PICKLED),
-    packed(
-        "table",
-        {"columns": RANGE, "index": RANGE, "data": [{"type": "text", "dtype": "str", "count": 1}]},
-        b"\xff\xff\xff\x7f",
-        b"",
-    ),
-    packed("table", {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]}, b"[" * 20),
-    packed("table", {"columns": RANGE, "index": RANGE, "data": [{"type": "objects"}]}, b"[" * 300_000),
-    packed(
-        "table",
-        {"columns": RANGE, "index": {**RANGE, "range": [0, 600_000, 1]}, "data": [{"type": "objects"}]},
-        b"[" + b"1," * 599_999 + b"1]",
-    ),
-    packed("table", {"columns": {"levels": [], "names": []}, "index": RANGE, "data": []}),
-    packed(
-        "table",
-        {
-            "columns": RANGE,
-            "index": RANGE,
-            "data": [{"type": "moments", "timezone": "../../etc/passwd", "values": {"dtype": "<M8[ns]", "shape": [1]}}],
-        },
-        EIGHT,
-    ),
+    sent(PICKLED),
+    sent(b""),
+    sent(b"[" * 300_000 + b"\n"),
+    sent(b"{}\n"),
+    table([], b""),
+    table(["array"], ONE, b"", index=[]),
+    table(["array"], ONE, b"", columns=[1, 2]),
+    table(["array"], ONE, b"", sizes=[-5]),
+    table(["array"], ONE, b"", sizes=[]),
+    table(["array", "array"], ONE, base64.b64decode(typed("'<i8'", "(2,)", bytes(16))["data"]), b""),
+    table(["array", "text"], ONE, b'"0"\n"a"\n"b"\n'),
+    table(["array", "json"], ONE, b'"1"\n"' + b"[" * 20 + b'"\n'),
+    table(["array", "json"], ONE, b'"1"\n"' + b"[" * 300_000 + b'"\n'),
+    table(["array", "S99999999"], ONE, b'"1"\n"x"\n'),
+    table(["array", 5], ONE, b'"1"\n"x"\n'),
+    table(["array", "category"], ONE, b'"1"\n"x"\n'),
+    table(["datetime64[ns, ../../etc/passwd]"], ONE, b""),
+    table(["datetime64[ns, dateutil//etc/passwd]"], ONE, b""),
+    table(["array"] * 20_000, *([ONE] * 20_000), b""),
 ]
 FORGED_IMAGES = [
-    packed("image", None, b"no image"),
-    packed("image", None, b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
-    packed(
-        "image",
-        None,
-        b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack("!II", 2**31 - 1, 2**31 - 1) + b"\x08\x02\x00\x00\x00",
-    ),
-    packed("image", None),
+    sent(b"no image"),
+    sent(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
+    sent(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack("!II", 2**31 - 1, 2**31 - 1) + b"\x08\x02\x00\x00\x00"),
+    sent(b""),
 ]
 
 
@@ -171,41 +175,32 @@ def test_json_that_pandas_would_pad_to_a_huge_table_is_refused() -> None:
 
 
 # Case I31.
-def test_json_that_numpy_would_pad_to_a_huge_array_is_refused() -> None:
-    with pytest.raises(ValueError, match="characters, far more than were sent"):
-        check_array([["x" * 100_000], *([[""]] * 500)])
-
-
-# Case I31.
-def test_tables_and_arrays_with_gaps_are_accepted() -> None:
+def test_tables_with_gaps_are_accepted() -> None:
     check_table([{"a": 1}, {"b": 2}, {}])
     check_table({"a": [0] * 10_000, "b": "constant"})
-    check_array([[0.5] * 1000] * 20)
-    check_array(["short", "a" * 100, 5] * 1000)
-    check_array(3)
 
 
 # Case I31.
-async def test_a_forged_array_is_refused() -> None:
+@pytest.mark.parametrize("forged", FORGED_ARRAYS, ids=range(len(FORGED_ARRAYS)))
+async def test_a_forged_array_is_refused(forged: Any) -> None:
     pytest.importorskip("numpy")
-    for forged in FORGED_ARRAYS:
-        with case(forged), pytest.raises(ToolArgumentError):
-            await RichType("array").load("values", forged, None)
+    with pytest.raises(ToolArgumentError):
+        await RichType("array").load("values", forged, None)
 
 
 # Case I31.
-async def test_a_forged_table_is_refused() -> None:
+@pytest.mark.parametrize("forged", FORGED_TABLES, ids=range(len(FORGED_TABLES)))
+async def test_a_forged_table_is_refused(forged: Any) -> None:
     pytest.importorskip("pandas")
-    for forged in FORGED_TABLES:
-        with case(forged), pytest.raises(ToolArgumentError):
-            await RichType("table").load("table", forged, None)
+    with pytest.raises(ToolArgumentError):
+        await RichType("table").load("table", forged, None)
 
 
 # Case I31.
-async def test_a_forged_image_is_refused() -> None:
-    for forged in FORGED_IMAGES:
-        with case(forged), pytest.raises(ToolArgumentError):
-            await RichType("image").load("image", forged, None)
+@pytest.mark.parametrize("forged", FORGED_IMAGES, ids=range(len(FORGED_IMAGES)))
+async def test_a_forged_image_is_refused(forged: Any) -> None:
+    with pytest.raises(ToolArgumentError):
+        await RichType("image").load("image", forged, None)
 
 
 def size(file: Path) -> int:

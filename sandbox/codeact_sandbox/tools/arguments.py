@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import types
 import typing
 import warnings
@@ -30,6 +31,7 @@ from codeact_sandbox.types.tool import ToolArgumentError
 MAX_PROBLEMS = 5
 MAX_LISTED = 500
 T = TypeVar("T")
+_PATH = re.compile(r'"format": "(file-|directory-)?path"')
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 _BYTES_AS_BASE64 = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
 
@@ -54,6 +56,7 @@ class Arguments:
             for each, kind in types.items():
                 _check_type(name, each, kind, config)
             raise
+        refuse_paths(name, self.schema)
 
     def validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Convert JSON values to Python values by name, without the defaults."""
@@ -96,6 +99,15 @@ def check_result(name: str, kind: Any) -> None:
         raise ValueError(
             f"The tool `{name}` returns a {part.__module__}.{part.__qualname__}, which can't be sent to the sandbox. Return a "
             "plain value, a dataclass, a pydantic model, an array, a table, an image or a path."
+        )
+
+
+def refuse_paths(name: str, schema: Mapping[str, Any]) -> None:
+    """Refuse paths in the types of arguments: each would be a file of the host that the code names."""
+    if _PATH.search(json.dumps(schema, default=str)):
+        raise ValueError(
+            f"The tool `{name}` takes a path within another type, or through a class of tools. Give a function with a parameter "
+            "of the type Path, which gets a copy of a file from the sandbox."
         )
 
 

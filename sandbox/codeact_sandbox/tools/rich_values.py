@@ -13,7 +13,7 @@ import secrets
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Annotated, Any
@@ -27,9 +27,7 @@ MARK = "codeact"
 INLINE_BYTES = 64 * 1024
 VALUE_FILE = "/tmp/.codeact-value-"  # noqa: S108 - a path in the sandbox
 FREE = 10_000
-RATIO = 20  # there may be this many times as many cells or characters, once padded, as were sent, and `FREE` more
-# What numpy makes of a number among texts.
-_NUMBER_WIDTH = 32
+RATIO = 20  # a table may have this many times as many cells as were sent, and `FREE` more: pandas pads short rows
 NO_FILES = "a file can be exchanged only with the code of a running block"
 # Class, module that has it, and text of the annotation, by kind.
 _LIBRARY_TYPES = {
@@ -111,10 +109,6 @@ def rich_type(annotation: Any) -> RichType | None:
     optional = typing.get_origin(annotation) in (types.UnionType, typing.Union) and type(None) in arguments
     if optional and len(arguments) == 2:
         annotation = next(each for each in arguments if each is not type(None))
-        arguments = typing.get_args(annotation)
-    if typing.get_origin(annotation) in (list, Sequence, dict, Mapping) and _kind_of(arguments[-1]) is not None:
-        # A path would otherwise be one of the host, which the code chooses.
-        raise ValueError(f"{annotation} can't be exchanged with the sandbox: give each value a parameter of its own")
     kind = _kind_of(annotation)
     return RichType(kind, optional, note) if kind is not None else None
 
@@ -135,11 +129,16 @@ def _class_of(kind: str) -> Any:
 def _from_json(kind: str, value: Any) -> Any:
     """Make an array or a table from lists, as code without numpy or pandas has them."""
     if kind == "array":
-        check_array(value)
-        array = sys.modules["numpy"].array(value)  # the annotation names the library, so it has been imported
-        return _unpack("array", _pack("array", array))
+        if not _is_numbers(value):
+            raise TypeError("must be a numpy.ndarray, or lists of numbers")
+        return sys.modules["numpy"].array(value)  # the annotation names the library, so it has been imported
     check_table(value)
     return sys.modules["pandas"].DataFrame(value)
+
+
+def _is_numbers(value: Any) -> bool:
+    # Texts would be as long as the longest one, which can take far more memory.
+    return all(map(_is_numbers, value)) if isinstance(value, list) else isinstance(value, int | float)
 
 
 def _needed(files: CallFiles | None) -> CallFiles:
@@ -148,34 +147,11 @@ def _needed(files: CallFiles | None) -> CallFiles:
     return files
 
 
-# numpy and pandas pad what comes as JSON, which can take far more memory.
-
-
-def check_array(value: Any) -> None:
-    """Check lists that become an array: all its texts are as long as the longest one."""
-    count = total = longest = 0
-    todo = [value]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, list):
-            todo.extend(item)
-        count += 1
-        if isinstance(item, str):
-            total += len(item)
-            longest = max(longest, len(item))
-    _check(count * max(longest, _NUMBER_WIDTH) if longest else count, total + _NUMBER_WIDTH * count, "characters")
-
-
 def check_table(value: Any) -> None:
     """Check rows or columns that become a table: each row gets all columns, and each column all rows."""
     parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
     names = set[str]().union(*(part.keys() for part in parts if isinstance(part, dict)))
     sizes = [len(part) if isinstance(part, list | dict) else 1 for part in parts]
-    _check(len(parts) * max(len(names), *sizes, 0, 0), sum(sizes), "cells")
-
-
-def _check(expanded: int, sent: int, what: str) -> None:
-    if expanded > FREE + RATIO * sent:
-        raise ValueError(
-            f"it would have {expanded:,} {what}, far more than were sent: fill in what is missing, or send less"
-        )
+    cells = len(parts) * max(len(names), *sizes, 0, 0)
+    if cells > FREE + RATIO * sum(sizes):
+        raise ValueError(f"it would have {cells:,} cells, far more than were sent: fill in what is missing")

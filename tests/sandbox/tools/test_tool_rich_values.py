@@ -1,17 +1,23 @@
 """Host tools that take and return arrays, tables, images and files."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NewType
 
 import pytest
 import pytest_asyncio
+from autogen_core.tools import FunctionTool
 from PIL import Image
+from pydantic import BaseModel, FilePath
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolLimits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.executors.tools.base_tool import AutoGenTool
 from codeact_sandbox import AsyncSandbox
+from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.rich_values import rich_type
 from tests.cases import case
 from tests.sandbox import reused
@@ -95,9 +101,50 @@ def test_annotations_are_recognised() -> None:
     assert text(numpy.ndarray) == text(numpy.typing.NDArray[numpy.int8]) == "numpy.ndarray"
     assert text(pandas.DataFrame | None) == "pandas.DataFrame | None"
     assert [text(each) for each in (str, list[str], dict[str, int], list, Any, None, Path | str)] == [None] * 7
-    for several in (list[Path], dict[str, Image.Image], list[pandas.DataFrame] | None):
-        with case(several), pytest.raises(ValueError, match="give each value a parameter of its own"):
-            rich_type(several)
+
+
+PathName = NewType("PathName", Path)
+
+
+@dataclass
+class Holder:
+    files: dict[str, Path]
+
+
+class Model(BaseModel):
+    file: FilePath
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        list[Path],
+        tuple[Path, ...],
+        set[Path] | None,
+        list[dict[str, Path]],
+        Path | int,
+        PathName,
+        os.PathLike[str],
+        Holder,
+        list[Model],
+    ],
+)
+def test_a_path_within_another_type_is_refused_when_the_tool_is_made(kind: Any) -> None:
+    """It would be a file of the host that the code names."""
+
+    async def tool(value):  # type: ignore[no-untyped-def]
+        """Take a value."""
+
+    tool.__annotations__["value"] = kind
+    with pytest.raises(ValueError, match="takes a path within another type"):
+        HostTool(tool)
+    with pytest.raises(ValueError, match="takes a path within another type"):
+        AutoGenTool(FunctionTool(tool, "Take a value."))
+
+
+def test_a_path_of_a_tool_of_autogen_is_refused() -> None:
+    with pytest.raises(ValueError, match="takes a path within another type"):
+        AutoGenTool(FunctionTool(count_lines, "Count."))
 
 
 @pytest.mark.asyncio(loop_scope="module")

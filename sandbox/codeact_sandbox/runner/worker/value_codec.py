@@ -1,307 +1,222 @@
-"""Arrays, tables and images as bytes. The same code runs on the host and in the sandbox, so it is Python 3.8.
+"""Arrays, tables and images as bytes: numpy's files, CSV and PNG. The same code runs on the host and in the sandbox: Python 3.8.
 
 Bytes from the other side are checked, and never unpickled. Neither numpy nor pandas nor Pillow is imported before it is needed.
 """
 
 import io
-import itertools
 import json
 import math
 import re
-import struct
 from importlib import import_module
 
-MAX_HEADER = 1024 * 1024
+MAX_CSV_BYTES = 64 * 1024 * 1024
 MAX_COLUMNS = 10_000
-MAX_ROWS = 100_000_000
-MAX_PIXELS = 50_000_000
-MAX_DIMENSIONS = 32
-# While JSON is parsed no other thread runs; its lists and objects take far more memory than their text.
-MAX_JSON_BYTES = 1024 * 1024
+# Lists and objects in cells: they take far more memory than their text.
 MAX_CONTAINERS = 50_000
-TIMEZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+:-]*(/[A-Za-z][A-Za-z0-9_+-]*)*|[+-]\d\d:\d\d", re.ASCII)
-DTYPE = re.compile(
-    r"[<>|=]?([biu][1248]|f[248]|c(8|16)|[Mm]8\[\d{0,4}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]|[SU]\d{1,6}|[?])", re.ASCII
+MAX_PIXELS = 50_000_000
+MISSING = "<missing>"
+TEXTS = ("text", "string", "str", "json")
+MASKED = re.compile(r"boolean|U?Int(8|16|32|64)|Float(32|64)")
+ZONED = re.compile(
+    r"datetime64\[(?:s|ms|us|ns), ([A-Za-z][A-Za-z0-9_+:-]*(?:/[A-Za-z][A-Za-z0-9_+-]*)*|[+-]\d\d:\d\d)\]", re.ASCII
 )
-MASKED = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean", re.ASCII)
-# Lengths of what is not text.
-NONE, NAN = -1, -2
 CONVERT = "convert it first, for example with astype()"
 
 
 def pack(kind, value):
     """Write an `array` of numpy, a `table` of pandas, or an `image` of Pillow; raises a TypeError if it can't."""
-    blobs = []
-    header = {"kind": kind, "value": _WRITERS[kind](value, blobs)}
-    header["sizes"] = [len(blob) for blob in blobs]
-    text = json.dumps(header, separators=(",", ":")).encode()
-    if len(text) > MAX_HEADER:
-        raise TypeError("a table with so many columns can't be sent: send fewer")
-    return b"".join([struct.pack("!I", len(text)), text, *blobs])
+    file = io.BytesIO()
+    _WRITERS[kind](value, file)
+    return file.getvalue()
 
 
 def unpack(kind, data):
     """Read a value of a kind; raises a ValueError if it is something else, or malformed."""
     try:
-        (length,) = struct.unpack_from("!I", data)
-        if length > MAX_HEADER:
-            raise ValueError("the header is too long")
-        view = memoryview(data)
-        header = json.loads(bytes(view[4 : 4 + length]).decode())
-        if header["kind"] != kind:
-            raise ValueError("it is of another kind")
-        parts = _parts(view[4 + length :], header["sizes"])
-        value = _READERS[kind](header["value"], parts)
-        if next(parts, None) is not None:
-            raise ValueError("it has more parts than its description")
-    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError, struct.error) as error:
+        return _READERS[kind](data)
+    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError, StopIteration) as error:
         raise ValueError("it is malformed (%s)" % type(error).__name__) from None
-    except StopIteration:
-        raise ValueError("it has fewer parts than its description") from None
-    return value
 
 
-def _parts(data, sizes):
-    """Return an iterator of the parts of a value."""
-    if not isinstance(sizes, list) or any(type(size) is not int or size < 0 for size in sizes):
-        raise ValueError("the sizes are no list of numbers")
-    if sum(sizes) != len(data):
-        raise ValueError("it is cut off")
-    ends = itertools.accumulate(sizes)
-    return (data[end - size : end] for size, end in zip(sizes, ends))
-
-
-# Arrays
-
-
-def _write_array(value, blobs):
+def _write_array(value, file):
     numpy = import_module("numpy")
 
     array = numpy.asarray(value)
-    if not DTYPE.fullmatch(array.dtype.str):
+    if array.dtype.kind not in "biufcmMSU":
         raise TypeError("an array of dtype %s can't be sent: %s" % (array.dtype, CONVERT))
-    blobs.append(array.tobytes())
-    return {"dtype": array.dtype.str, "shape": list(array.shape)}
+    numpy.save(file, array, allow_pickle=False)
 
 
-def _read_array(meta, parts):
+def _read_array(data):
     numpy = import_module("numpy")
 
-    name, shape, data = meta["dtype"], meta["shape"], next(parts)
-    if not isinstance(name, str) or not DTYPE.fullmatch(name):
-        raise ValueError("arrays of this dtype are not accepted")
-    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
-        raise ValueError("the shape is not a short list")
-    dtype = numpy.dtype(name)
-    size = dtype.itemsize
-    for length in shape:
-        if type(length) is not int or not 0 <= length < 2**62:
-            raise ValueError("the shape has a length that can't be right")
-        size *= length
-    # numpy gives texts without a length one character each.
-    if size != len(data) or (not dtype.itemsize and 0 not in shape):
+    file = io.BytesIO(data)
+    if numpy.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("its header is of an unknown version")
+    shape, _, dtype = numpy.lib.format.read_array_header_1_0(file)
+    # Checked before, because memory is taken before the bytes are counted.
+    if dtype.kind not in "biufcmMSU" or not dtype.itemsize or min(shape, default=0) < 0:
+        raise ValueError("arrays of this dtype or shape are not accepted")
+    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise ValueError("the shape does not fit the number of bytes")
+    file.seek(0)
+    array = numpy.load(file, allow_pickle=False)
     if dtype.kind == "b":
-        return (numpy.frombuffer(data, "u1") != 0).reshape(shape)
-    if dtype.kind == "U" and size:
-        codes = numpy.frombuffer(data, dtype.byteorder.replace("|", "=") + "u4")
+        return array.view("u1") != 0
+    if dtype.kind == "U" and array.size:
+        codes = numpy.frombuffer(data, dtype.byteorder.replace("|", "=") + "u4", offset=len(data) - array.nbytes)
         if codes.max() > 0x10FFFF or ((codes >= 0xD800) & (codes <= 0xDFFF)).any():
-            raise ValueError("the texts are no Unicode")
-    # A copy, because the bytes can't be written to.
-    return numpy.frombuffer(data, dtype).reshape(shape).copy() if size else numpy.empty(shape, dtype)
+            raise ValueError("the texts are not Unicode")
+    return array
 
 
-# Tables: each column with its dtype
+# A table is a line of JSON, arrays for the columns that numpy has, and CSV of the other ones.
 
 
-def _write_table(frame, blobs):
-    if len(frame.columns) > MAX_COLUMNS:
-        raise TypeError("a table with %d columns can't be sent; at most %d" % (len(frame.columns), MAX_COLUMNS))
-    return {
-        "columns": _write_index(frame.columns, blobs, "the column names"),
-        "index": _write_index(frame.index, blobs, "the index"),
-        "data": [_write_column(frame.iloc[:, n], blobs, "column %r" % (name,)) for n, name in enumerate(frame.columns)],
-    }
-
-
-def _read_table(meta, parts):
+def _write_table(frame, file):
     pandas = import_module("pandas")
 
-    columns, index = _read_index(meta["columns"], parts), _read_index(meta["index"], parts)
-    metas = meta["data"]
-    if not isinstance(metas, list) or len(metas) > MAX_COLUMNS or len(metas) != len(columns):
-        raise ValueError("the columns do not fit their names")
-    read = [_read_column(each, parts) for each in metas]
-    if any(len(values) != len(index) for values in read):
-        raise ValueError("a column does not fit the index")
-    # With its dtype, because pandas would make texts of Python objects that are texts.
-    series = {n: pandas.Series(values, index=index, dtype=values.dtype) for n, values in enumerate(read)}
-    frame = pandas.DataFrame(series, index=index)
-    frame.columns = columns
+    if len(frame.columns) > MAX_COLUMNS:
+        raise TypeError("a table with %d columns can't be sent; at most %d" % (len(frame.columns), MAX_COLUMNS))
+    levels = [frame.index.get_level_values(number) for number in range(frame.index.nlevels)]
+    columns = {number: ("the index", level.to_series()) for number, level in enumerate(levels)}
+    for number, name in enumerate(frame.columns):
+        columns[len(levels) + number] = "column %r" % (name,), frame.iloc[:, number]
+    written = [_write_column(series.reset_index(drop=True), what) for what, series in columns.values()]
+    arrays = [pack("array", values) if _is_array(dtype) else None for dtype, values in written]
+    rest = {number: values for number, (dtype, values) in enumerate(written) if not _is_array(dtype)}
+    header = {
+        "index": [_name(name) for name in frame.index.names],
+        "columns": [_name(name) for name in frame.columns],
+        "names": [_name(name) for name in frame.columns.names],
+        "dtypes": [dtype for dtype, _ in written],
+        "sizes": [len(array) for array in arrays if array is not None],
+    }
+    csv = pandas.DataFrame(rest).to_csv(index=False, na_rep=MISSING, quoting=2).encode("utf-8", "surrogatepass")
+    if b"\0" in csv or len(csv) > MAX_CSV_BYTES:
+        raise TypeError(
+            "a table with more than %d bytes of text, or with NUL, can't be sent: send a file" % MAX_CSV_BYTES
+        )
+    file.write(json.dumps(header).encode() + b"\n" + b"".join(filter(None, arrays)) + csv)
+
+
+def _read_table(data):
+    pandas = import_module("pandas")
+
+    data = memoryview(data)
+    start = bytes(data[:MAX_CSV_BYTES]).index(b"\n") + 1
+    header = json.loads(bytes(data[:start]))
+    dtypes, sizes, levels = header["dtypes"], iter(header["sizes"]), len(header["index"])
+    if len(dtypes) > MAX_COLUMNS or levels < 1 or levels + len(header["columns"]) != len(dtypes):
+        raise ValueError("its columns do not fit their names")
+    columns = {}
+    for number in filter(lambda number: _is_array(dtypes[number]), range(len(dtypes))):
+        end = start + next(sizes)
+        columns[number] = _read_array(data[start:end])
+        start = end
+    rest = {number: dtype for number, dtype in enumerate(dtypes) if number not in columns}
+    columns.update(_read_csv(bytes(data[start : start + MAX_CSV_BYTES]), rest))
+    read = [_read_column(columns[number], dtype) for number, dtype in enumerate(dtypes)]
+    if any(len(each) != len(read[0]) for each in read):
+        raise ValueError("its columns are not equally long")
+    frame = pandas.DataFrame(dict(enumerate(read[levels:])), index=range(len(read[0])))
+    frame.index = pandas.MultiIndex.from_arrays(read[:levels]) if levels > 1 else pandas.Index(read[0])
+    frame.index.names = _names(header["index"])
+    frame.columns = pandas.Index(_names(header["columns"]))
+    frame.columns.names = _names(header["names"])
     return frame
 
 
-def _write_index(index, blobs, what):
+def _read_csv(text, dtypes):
     pandas = import_module("pandas")
 
-    names = [name if isinstance(name, (str, int, type(None))) else str(name) for name in index.names]
-    if isinstance(index, pandas.RangeIndex):
-        return {"range": [index.start, index.stop, index.step], "names": names}
-    levels = [pandas.Series(index.get_level_values(n), index=range(len(index))) for n in range(index.nlevels)]
-    return {"levels": [_write_column(level, blobs, what) for level in levels], "names": names}
+    if not dtypes:
+        return {}
+    if not all(dtype in TEXTS or MASKED.fullmatch(dtype) for dtype in dtypes.values()):
+        raise ValueError("a column is of an unknown dtype")
+    if "json" in dtypes.values() and text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
+        raise ValueError("it holds more than %d lists and objects" % MAX_CONTAINERS)
+    return pandas.read_csv(
+        io.BytesIO(text),
+        header=0,
+        names=list(dtypes),
+        index_col=False,
+        dtype={number: object if dtype in TEXTS else dtype for number, dtype in dtypes.items()},
+        keep_default_na=False,
+        na_values=[MISSING],
+        skip_blank_lines=False,
+        encoding_errors="surrogatepass",
+    )
 
 
-def _read_index(meta, parts):
+def _is_array(dtype):
+    return dtype == "array" or ZONED.fullmatch(dtype) is not None
+
+
+def _name(name):
+    if isinstance(name, tuple):
+        return [_name(each) for each in name]
+    return name if isinstance(name, (str, int, type(None))) else str(name)
+
+
+def _names(names):
+    return [tuple(name) if isinstance(name, list) else name for name in names]
+
+
+def _write_column(series, what):
+    """Return the dtype of a column, and its values as they are written."""
     pandas = import_module("pandas")
-
-    names = meta["names"]
-    if not isinstance(names, list) or any(isinstance(name, (list, dict)) for name in names):
-        raise ValueError("the names of an index are no list of texts")
-    if "range" in meta:
-        start, stop, step = meta["range"]
-        numbers = range(start, stop, step)
-        if max(map(abs, (start, stop, step))) > 2**62 or len(numbers) > MAX_ROWS:
-            raise ValueError("the index is too long")
-        index = pandas.RangeIndex(numbers)
-    else:
-        levels = [_read_column(level, parts) for level in meta["levels"]]
-        one = len(levels) == 1
-        index = pandas.Index(levels[0], dtype=levels[0].dtype) if one else pandas.MultiIndex.from_arrays(levels)
-    index.names = names
-    return index
-
-
-def _write_column(series, blobs, what):
-    numpy, pandas = import_module("numpy"), import_module("pandas")
 
     if isinstance(series.dtype, pandas.CategoricalDtype):
-        series = pandas.Series(numpy.asarray(series))
-    dtype, name = series.dtype, str(series.dtype)
-    if isinstance(dtype, pandas.DatetimeTZDtype):
-        moments = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
-        return {"type": "moments", "timezone": str(dtype.tz), "values": _write_array(moments, blobs)}
-    if MASKED.fullmatch(name):
-        plain = series.fillna(False if name == "boolean" else 0).to_numpy(dtype=name.lower().replace("boolean", "bool"))
-        missing = _write_array(series.isna().to_numpy(), blobs)
-        return {"type": name, "missing": missing, "values": _write_array(plain, blobs)}
-    if isinstance(dtype, pandas.StringDtype):
-        texts = series.astype(object).where(series.notna(), None).tolist()
-        return {"type": "text", "dtype": name if name == "str" else "string", "count": _write_texts(texts, blobs)}
-    if name == "object":
-        return _write_objects(series.tolist(), blobs, what)
-    if not hasattr(dtype, "numpy_dtype") and DTYPE.fullmatch(getattr(dtype, "str", "")):
-        return {"type": "array", "values": _write_array(series.to_numpy(), blobs)}
-    raise TypeError("%s has the dtype %s, which can't be sent: %s" % (what, name, CONVERT))
-
-
-def _read_column(meta, parts):
-    pandas = import_module("pandas")
-
-    kind = meta["type"]
-    if kind == "text":
-        texts = _read_texts(meta["count"], parts)
-        has_str = int(pandas.__version__.partition(".")[0]) >= 3
-        dtype = {"string": "string", "str": "str" if has_str else object}.get(meta["dtype"], object)
-        return pandas.Series(texts, dtype=dtype).array
-    if kind == "objects":
-        return _read_objects(parts)
-    missing = _read_array(meta["missing"], parts) if "missing" in meta else None
-    values = _read_array(meta["values"], parts)
-    if values.ndim != 1 or len(values) > MAX_ROWS:
-        raise ValueError("a column is not a list of values")
-    if kind == "array":
-        return values
-    if kind == "moments":
-        zone = meta["timezone"]
-        if not isinstance(zone, str) or not TIMEZONE.fullmatch(zone) or len(zone) > 64:
-            raise ValueError("the time zone is none")
-        return pandas.Series(pandas.DatetimeIndex(values).tz_localize("UTC").tz_convert(zone)).array
-    if not isinstance(kind, str) or not MASKED.fullmatch(kind):
-        raise ValueError("a column is of an unknown type")
-    made = pandas.array(values, dtype=kind)
-    made[missing] = pandas.NA
-    return made
-
-
-def _write_texts(texts, blobs):
-    numpy = import_module("numpy")
-
-    encoded = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
-    lengths = [len(each) if isinstance(each, bytes) else NONE if each is None else NAN for each in encoded]
-    blobs.append(numpy.array(lengths, "<i4").tobytes())
-    blobs.append(b"".join(each for each in encoded if isinstance(each, bytes)))
-    return len(texts)
-
-
-def _read_texts(count, parts):
-    numpy = import_module("numpy")
-
-    lengths, data = next(parts), bytes(next(parts))
-    if type(count) is not int or len(lengths) != 4 * count:
-        raise ValueError("a column has another number of texts")
-    texts, offset = [], 0
-    for length in numpy.frombuffer(lengths, "<i4").tolist():
-        if length < 0:
-            texts.append(None if length == NONE else math.nan)
-            continue
-        texts.append(data[offset : offset + length].decode("utf-8", "surrogatepass"))
-        offset += length
-    if offset != len(data):
-        raise ValueError("the texts of a column have another length")
-    return texts
-
-
-def _write_objects(values, blobs, what):
-    if all(value is None or type(value) is str or (type(value) is float and math.isnan(value)) for value in values):
-        return {"type": "text", "dtype": "object", "count": _write_texts(values, blobs)}
+        series = series.astype(series.cat.categories.dtype)
+    dtype = str(series.dtype)
+    if ZONED.fullmatch(dtype):
+        return dtype, series.dt.tz_convert(None).to_numpy()
+    if dtype in ("string", "str") or MASKED.fullmatch(dtype):
+        return dtype, series
+    if getattr(series.dtype, "kind", "") in "biufcmM" and hasattr(series.dtype, "str"):
+        return "array", series.to_numpy()
+    if dtype != "object":
+        raise TypeError("%s has the dtype %s, which can't be sent: %s" % (what, dtype, CONVERT))
+    if pandas.api.types.infer_dtype(series, skipna=True) in ("string", "empty"):
+        return "text", series
     try:
-        text = json.dumps(values, default=_item, separators=(",", ":")).encode()
+        return "json", series.map(lambda value: json.dumps(value, default=_item), na_action="ignore")
     except (TypeError, ValueError) as error:
         text = "%s holds values that can't be sent (%s): give it another dtype, for example with pandas.to_datetime()"
         raise TypeError(text % (what, error)) from None
-    if len(text) > MAX_JSON_BYTES:
-        raise TypeError("%s holds more than %d bytes of Python objects: %s" % (what, MAX_JSON_BYTES, CONVERT))
-    blobs.append(text)
-    return {"type": "objects"}
 
 
 def _item(value):
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a number of numpy
         return value.item()
     raise TypeError("a %s" % type(value).__name__)
 
 
-def _read_objects(parts):
-    numpy = import_module("numpy")
+def _read_column(values, dtype):
+    pandas = import_module("pandas")
 
-    text = bytes(next(parts))
-    if len(text) > MAX_JSON_BYTES or text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
-        raise ValueError("a column of Python objects is too large")
-    values = json.loads(text)
-    if not isinstance(values, list):
-        raise ValueError("a column of Python objects is no list")
-    array = numpy.empty(len(values), object)
-    for number, value in enumerate(values):
-        array[number] = value
-    return array
-
-
-# Images
+    series = pandas.Series(values)
+    if ZONED.fullmatch(dtype):
+        return series.dt.tz_localize("UTC").dt.tz_convert(ZONED.fullmatch(dtype).group(1))
+    if dtype not in TEXTS:
+        return series
+    cells = series.where(series.notna(), None).tolist()
+    if dtype == "json":
+        cells = [cell if cell is None else json.loads(cell) for cell in cells]
+    # Without a dtype, pandas makes of texts what it makes of them: Python objects, or since version 3 `str`.
+    return pandas.Series(cells, dtype={"str": None, "string": "string"}.get(dtype, object))
 
 
-def _write_image(image, blobs):
-    file = io.BytesIO()
+def _write_image(image, file):
     image.save(file, format="PNG", compress_level=1)
-    blobs.append(file.getvalue())
 
 
-def _read_image(_, parts):
+def _read_image(data):
     Image = import_module("PIL.Image")  # noqa: N806 - a module
 
     try:
-        image = Image.open(io.BytesIO(bytes(next(parts))), formats=["PNG"])
+        image = Image.open(io.BytesIO(bytes(data)), formats=["PNG"])
         if image.width * image.height > MAX_PIXELS:
             raise ValueError("the image has %d × %d pixels" % image.size)
         image.load()
