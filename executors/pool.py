@@ -36,8 +36,7 @@ class ExecutorPool(sandbox_pool.SandboxPool):
     """Keeps sandboxes started, each for one executor and one use.
 
     An executor that was made with `pool=` takes a started sandbox instead of starting one. When the executor stops, its sandbox
-    ends; the pool has started another one in the background. With `max_uses` above 1 the sandbox is reset instead, and used
-    again if the reset is proven to be complete (docs/security.md).
+    ends; the pool has started another one in the background.
     Use it with `async with`, or with `start` and `stop`. It serves several event loops and threads.
 
     Args:
@@ -46,7 +45,6 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
         acquire_timeout: Seconds that an executor waits for a sandbox. Default 60.
-        max_uses: How often one sandbox is used before it is replaced. Default 1.
         options: Arguments of the executors: of `DockerCommandLineCodeExecutor` or `BubblewrapCommandLineCodeExecutor`.
 
     Raises:
@@ -61,7 +59,6 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         max_alive: int = 32,
         starts_at_once: int = 4,
         acquire_timeout: float = 60,
-        max_uses: int = 1,
         **options: Unpack[PoolKeywords],
     ) -> None:
         self._executor = executor_class(type(self), backend, options, "pool")
@@ -74,7 +71,6 @@ class ExecutorPool(sandbox_pool.SandboxPool):
             max_alive=max_alive,
             starts_at_once=starts_at_once,
             acquire_timeout=acquire_timeout,
-            max_uses=max_uses,
             progress=options.get("progress"),
         )
 

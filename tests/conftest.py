@@ -13,12 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autogen_codeact.executors import SandboxUnavailable
-from codeact_sandbox import pool_manager
 from codeact_sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.launcher import DockerLauncher
 from tests import environment
-from tests.sandbox import reused
 
 collect_ignore = ["frameworks"]  # these run in environments of their own: `make test-integrations`
 
@@ -56,27 +54,6 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def stop_reused_sandboxes() -> Iterator[None]:
-    """Stop at the end what tests have used one after the other."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool_manager, "RESET_TIMEOUT_S", reused.RESET_TIMEOUT_S)
-        yield
-        reused.stop()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def settle_reused_sandboxes() -> None:
-    """Let no reset run while the first test of a module looks at threads and descriptors."""
-    reused.settle()
-
-
-@pytest.fixture(scope="module")
-def no_reused_sandboxes() -> None:
-    """Stop them before tests that count the sandboxes and processes of this process."""
-    reused.stop()
 
 
 @pytest.fixture(scope="session")

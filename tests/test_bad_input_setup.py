@@ -25,7 +25,6 @@ from autogen_codeact.teams import Team
 from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, Bench
 from tests.cases import case
 from tests.openai_server import OpenAIServer, structured
-from tests.sandbox import reused
 from tests.wire import fenced, texts_of
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
@@ -89,7 +88,7 @@ async def prints_42(config: dict[str, Any]) -> None:
     loaded = load(config)
     runner = CodeExecutorAgent("runner", loaded) if isinstance(loaded, DockerCommandLineCodeExecutor) else loaded
     executor = (runner._participants[0] if isinstance(runner, Team) else runner)._code_executor
-    async with reused.loaded(executor):
+    async with executor:
         assert texts_of((await runner.run(task=PRINT_42)).messages)[-1] == ("runner", "42\n")
 
 
@@ -173,7 +172,7 @@ async def test_config_without_a_key_names_the_source_of_keys(kind: str, monkeypa
         monkeypatch.setenv("OPENAI_API_KEY", "from the environment")
         bench.whom = type(bench.whom).load_component(ComponentModel.model_validate(config))
         loaded = bench.whom if kind == ALONE else bench.whom._participants[-1]
-        async with reused.loaded(loaded._code_executor):
+        async with loaded._code_executor:
             await bench.works()
         await (bench.whom if kind == ALONE else bench.whom._participants[0])._model_client.close()
 
@@ -185,7 +184,7 @@ async def test_config_without_a_key_names_the_source_of_keys(kind: str, monkeypa
 async def test_work_dir_below_a_file_is_an_error_until_corrected(kind: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     async with OpenAIServer([]) as server:
-        executor = reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path / "file" / "below", timeout=20)
+        executor = DockerCommandLineCodeExecutor(work_dir=tmp_path / "file" / "below", timeout=20)
         with pytest.raises(SandboxFileError, match=r"work_dir .*file/below can't be used"):
             await executor.start()
         bench = Bench(kind, server, executor)
@@ -225,7 +224,7 @@ def forbidden() -> Iterator[Path]:
 @pytest.mark.parametrize("kind", [ALONE, IN_A_TEAM, PAIR])
 async def test_work_dir_that_can_not_be_created_is_an_error_until_it_can(kind: str, forbidden: Path) -> None:
     async with OpenAIServer([]) as server:
-        executor = reused.executor(DockerCommandLineCodeExecutor, work_dir=forbidden / "new", timeout=20)
+        executor = DockerCommandLineCodeExecutor(work_dir=forbidden / "new", timeout=20)
         bench = Bench(kind, server, executor)
         with without_rights(), pytest.raises(SandboxFileError, match=r"work_dir .*new can't be used"):
             await bench.run(PRINT_42)
@@ -239,7 +238,7 @@ async def test_files_that_the_host_can_not_write_stay_in_the_sandbox_with_a_note
     code = "with open('made.txt', 'w') as file:\n    file.write('made')\nprint('done')\n"
     async with (
         OpenAIServer([]) as server,
-        reused.executor(DockerCommandLineCodeExecutor, work_dir=forbidden, timeout=20) as executor,
+        DockerCommandLineCodeExecutor(work_dir=forbidden, timeout=20) as executor,
     ):
         bench = Bench(kind, server, executor)
         with without_rights():

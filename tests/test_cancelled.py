@@ -15,7 +15,6 @@ from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team
 from tests.openai_server import OpenAIServer, Reply, structured
-from tests.sandbox import reused
 from tests.wire import (
     FAILS_CODE,
     MODES,
@@ -56,8 +55,8 @@ STAGES: dict[str, list[Reply | str]] = {
 async def executors(docker_engine: str) -> AsyncIterator[dict[str, DockerCommandLineCodeExecutor]]:
     """One executor per mode for all tests of this file: each test must leave it unchanged."""
     async with (
-        reused.executor(DockerCommandLineCodeExecutor, timeout=30) as process,
-        reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=30) as session,
+        DockerCommandLineCodeExecutor(timeout=30) as process,
+        DockerCommandLineCodeExecutor(mode="session", timeout=30) as session,
     ):
         for executor in (process, session):
             # After its first block, a sandbox has a process more, which is forked ahead for the next one.
@@ -171,7 +170,7 @@ async def test_session_keeps_its_variables_after_a_cancelled_block() -> None:
     answers = [fenced("x = 41\n"), "Noted.", fenced(f"x = 0\n{SLEEPS_CODE}"), fenced("x + 1\n"), "It is 42."]
     async with (
         OpenAIServer([*answers]) as server,
-        reused.executor(DockerCommandLineCodeExecutor, mode="session") as executor,
+        DockerCommandLineCodeExecutor(mode="session") as executor,
     ):
         agent = PlainAgent("coder", executor, model_client=server.client())
         await agent.run(task="Let x be 41.")

@@ -21,7 +21,6 @@ from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team
 from tests.openai_server import OpenAIServer, Reply, structured
-from tests.sandbox import reused
 from tests.wire import (
     ANSWER,
     FAILS_CODE,
@@ -85,13 +84,13 @@ async def test_agent_generates_fails_decides_repairs_and_reflects(
         agent = load(
             PlainAgent(
                 "coder",
-                reused.executor(DockerCommandLineCodeExecutor, mode=mode, timeout=20),
+                DockerCommandLineCodeExecutor(mode=mode, timeout=20),
                 model_client=server.client(),
                 model_client_stream=stream,
                 max_retries_on_error=1,
             )
         )
-        async with reused.loaded(agent._code_executor):
+        async with agent._code_executor:
             items = [item async for item in agent.run_stream(task=TASK)]
         await agent._model_client.close()
 
@@ -133,12 +132,12 @@ async def test_agent_works_in_a_team_with_an_assistant(
         planner = AssistantAgent("planner", client, system_message="Plan.")
         coder = PlainAgent(
             "coder",
-            reused.executor(DockerCommandLineCodeExecutor, mode=mode, timeout=20),
+            DockerCommandLineCodeExecutor(mode=mode, timeout=20),
             model_client=client,
             max_retries_on_error=1,
         )
         team = load(make([planner, coder]))
-        async with reused.loaded(team._participants[1]._code_executor):
+        async with team._participants[1]._code_executor:
             result = await team.run(task=TASK)
         for participant in team._participants:
             await participant._model_client.close()
@@ -162,13 +161,13 @@ async def test_agent_works_in_a_team_with_an_assistant(
 async def test_coder_repairs_what_the_executor_reports(mode: str, load: Callable[[Any], Any], stream: bool) -> None:
     repaired = fenced(REPAIR_CODE[mode])
     async with OpenAIServer([fenced(FAILS_CODE), repaired, ANSWER]) as server:
-        executor = reused.executor(DockerCommandLineCodeExecutor, mode=mode, timeout=20)
+        executor = DockerCommandLineCodeExecutor(mode=mode, timeout=20)
         team = load(
             coder_executor_team(
                 server.client(), executor, coder_system_message="Write code.", model_client_stream=stream
             )
         )
-        async with reused.loaded(team._participants[1]._code_executor):
+        async with team._participants[1]._code_executor:
             result = await team.run(task=TASK)
         await team._participants[0]._model_client.close()
 
@@ -199,7 +198,7 @@ PLOT_CODE = (
 async def test_plot_is_sent_only_to_a_model_with_vision(mode: str, vision: bool, tmp_path: Path) -> None:
     async with (
         OpenAIServer([fenced(PLOT_CODE), "A parabola.", "You asked for a plot."]) as server,
-        reused.executor(DockerCommandLineCodeExecutor, mode=mode, timeout=50, work_dir=tmp_path) as executor,
+        DockerCommandLineCodeExecutor(mode=mode, timeout=50, work_dir=tmp_path) as executor,
     ):
         agent = PlainAgent("coder", executor, model_client=server.client(vision=vision))
         await agent.run(task="Plot 1, 4, 9.")
@@ -245,7 +244,7 @@ async def test_model_receives_that_a_timeout_restored_the_session() -> None:
     answers = [fenced("x = 41\n"), "Noted.", fenced(SLOW_CODE), decision(True, "do not sleep"), fenced("x + 1\n"), "42"]
     async with (
         OpenAIServer([*answers]) as server,
-        reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=4) as executor,
+        DockerCommandLineCodeExecutor(mode="session", timeout=4) as executor,
     ):
         agent = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
         await agent.run(task="Let x be 41.")
@@ -285,7 +284,7 @@ async def test_reset_restarts_the_session_and_forgets_the_conversation() -> None
     answers = [fenced("x = 41\n"), "Noted.", fenced("print('x' in globals())\n"), "It is gone."]
     async with (
         OpenAIServer([*answers]) as server,
-        reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=20) as executor,
+        DockerCommandLineCodeExecutor(mode="session", timeout=20) as executor,
     ):
         agent = PlainAgent("coder", executor, model_client=server.client())
         await agent.run(task="Let x be 41.")
@@ -299,11 +298,11 @@ async def test_reset_restarts_the_session_and_forgets_the_conversation() -> None
 @pytest.mark.parametrize("mode", MODES)
 async def test_saved_conversation_continues_in_another_agent(mode: str) -> None:
     async with OpenAIServer([*script(mode), "It was 5.0."]) as server:
-        async with reused.executor(DockerCommandLineCodeExecutor, mode=mode, timeout=20) as executor:
+        async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
             first = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
             await first.run(task=TASK)
             state = json.dumps(await first.save_state())
-        async with reused.executor(DockerCommandLineCodeExecutor, mode=mode, timeout=20) as executor:
+        async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
             second = PlainAgent("coder", executor, model_client=server.client())
             await second.load_state(json.loads(state))
             result = await second.run(task="How long was it?")

@@ -35,7 +35,6 @@ def make_client(
     progress: Progress | None = None,
     resolve_name: Resolver = resolve_by_system,
     *,
-    reusable: bool = False,
 ) -> RunnerClient:
     """Make the client of a sandbox that has not been started."""
     gateway = _make_gateway(options, resolve_name)
@@ -52,7 +51,6 @@ def make_client(
         no_index=NO_INDEX if gateway is None else None,
         tools=tools,
         environment={**environment.resolve(options.variables), **placeholders},
-        reusable=reusable,
         find_packages=packages_to_find(options),
         find_commands=COMMANDS,
     )
@@ -74,31 +72,6 @@ def make_client(
         own_shm=True,
     )
     return RunnerClient(BubblewrapLauncher(options, name, limits), settings, name, gateway=gateway)
-
-
-def check_reusable(options: SandboxOptions) -> None:
-    """Check that a sandbox with some options can be used several times."""
-    if not isinstance(options, DockerOptions):
-        return
-    volumes = (options.extra_volumes or {}).values()
-    unfit = {
-        "extra_volumes": (
-            any("ro" not in mount.get("mode", "rw").split(",") for mount in volumes),
-            'files in folders of the host stay; mount them with mode "ro"',
-        ),
-        "network": (options.network != "none", "what the code has done there can't be undone"),
-        "read_only": (not options.read_only, "the code could write to the whole root file system"),
-        "seccomp": (options.seccomp != "default", 'it is proven for the list of system calls of "default" only'),
-        "runtime": (options.runtime not in (None, "runc", "crun"), "it is proven for runc and crun only"),
-        "user": (
-            options.user is not None and options.user.partition(":")[0] in ("0", "root"),
-            "root could change files that are not emptied",
-        ),
-        "device_requests": (bool(options.device_requests), "the memory of devices is not emptied"),
-    }
-    for name, (found, reason) in unfit.items():
-        if found:
-            raise ValueError(f"max_uses above 1 is not possible with {name}=: {reason}")
 
 
 def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | None:

@@ -244,7 +244,7 @@ class ManagedSandbox:
             self.tools.stubs()  # they are written now, and sent before the first block
         return client
 
-    async def _stop(self, *, keep_folder: bool = False, reusable: bool = True) -> None:
+    async def _stop(self, *, keep_folder: bool = False) -> None:
         client, self.client, self.branch = self.client, None, None
         reasons: list[SandboxError] = []
         began = time.monotonic()
@@ -252,7 +252,7 @@ class ManagedSandbox:
             if client is not None:
                 if not client.alive:
                     client.when_ended(reasons.append)
-                await (client.end_use() if reusable else client.stop())
+                await client.stop()
         finally:
             await self._folder.close(keep=keep_folder)
             if client is not None:
@@ -265,7 +265,7 @@ class ManagedSandbox:
         async with self._lifecycle:
             if self.client is client:
                 self._lost = True
-                await self._stop(keep_folder=True, reusable=False)
+                await self._stop(keep_folder=True)
 
     # Running code
 

@@ -7,16 +7,16 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.leftovers import remove_leftovers_in_background
-from codeact_sandbox.pool_manager import PoolLimits, PoolManager
 from codeact_sandbox.toolset import Tool, Toolset
-from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxTimeout
+from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxStartError, SandboxTimeout
 from codeact_sandbox.types.limits import parse_seconds
 from codeact_sandbox.types.option_parsing import options_of
 from codeact_sandbox.types.option_types import SandboxKeywords
@@ -26,6 +26,9 @@ logger = logging.getLogger("codeact_sandbox")
 
 T = TypeVar("T")
 ANSWER_TIMEOUT_S = 2.0
+STOP_TIMEOUT_S = 60.0
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
 # Options that a sandbox can't have which exists before its user, with the value that is allowed.
 UNFIT = {
     "container_name": (None, "the sandboxes of a pool have names of their own"),
@@ -38,9 +41,8 @@ class SandboxPool:
     """Keeps sandboxes started, each for one use: a lease, from `acquire` until the sandbox is stopped.
 
     `AsyncSandbox(pool=pool)` takes a started sandbox instead of starting one. When it stops, its sandbox ends; the pool has
-    started another one in the background. With `max_uses` above 1 the sandbox is reset instead, and used again if the reset
-    is proven to be complete (docs/security.md).
-    Use it with `async with`, or with `start` and `stop`. It serves several event loops and threads.
+    started another one in the background. Use it with `async with`, or with `start` and `stop`. It serves several event loops
+    and threads.
 
     Args:
         size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
@@ -50,7 +52,6 @@ class SandboxPool:
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
         starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
         acquire_timeout: Seconds that a request waits for a sandbox. Default 60.
-        max_uses: How often one sandbox is used before it is replaced. Default 1.
         progress: Called with a line for each step that takes long. By default it goes to standard error.
         options: Fields of `DockerOptions` or `BubblewrapOptions`. Default of `mode`: "session".
 
@@ -68,25 +69,31 @@ class SandboxPool:
         max_alive: int = 32,
         starts_at_once: int = 4,
         acquire_timeout: float = 60,
-        max_uses: int = 1,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SandboxKeywords],
     ) -> None:
-        check_sizes(size, max_alive, starts_at_once, max_uses)
-        self._limits = PoolLimits(size, max_alive, starts_at_once, max_uses)
+        for name, value, least in (
+            ("size", size, 0),
+            ("max_alive", max_alive, 1),
+            ("starts_at_once", starts_at_once, 1),
+        ):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value}")
+        if size > max_alive:
+            raise ValueError(f"size={size} is above max_alive={max_alive}: those that are ready count, too")
+        self.size = size
+        self.max_alive = max_alive
+        self.starts_at_once = starts_at_once
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
         if backend == "auto":
             backend = select.choose_backend(options)
         self.options = options_of(backend, options, type(self))
         _refuse_unfit(self.options)
-        if max_uses > 1:
-            select.check_reusable(self.options)
         self._tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, None)
         self._progress = progress
-        self._manager: PoolManager | None = None
+        self._sandboxes: _Sandboxes | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
-        self._starts: set[RunnerClient] = set()
         self.expected: Callable[[], int | None] = lambda: None
         """Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is
         called often, by threads of the pool; set it before `start`."""
@@ -113,37 +120,26 @@ class SandboxPool:
         It does not wait for them, and an engine that is unavailable is not an error yet: see `ready`.
         """
         with self._starting:
-            if self._own_manager() is None:
+            if self._own_sandboxes() is None:
                 self._process = os.getpid()
-                self._manager = PoolManager(self._start_one, self._limits, self.expected)
-                self._manager.start()
+                self._sandboxes = _Sandboxes(self)
+                self._sandboxes.update()
 
-    async def _start_one(self) -> RunnerClient:
+    def make_client(self) -> RunnerClient:
+        """Make the client of a sandbox that has not been started."""
         remove_leftovers_in_background()
-        client = select.make_client(
-            self.options,
-            self._tools.broker.settings(),
-            self._progress,
-            reusable=self._limits.max_uses > 1,
-        )
-        self._starts.add(client)
-        try:
-            await client.start()
-        finally:
-            self._starts.discard(client)
-        return client
+        return select.make_client(self.options, self._tools.broker.settings(), self._progress)
+
+    def wanted_ahead(self) -> int:
+        """Return how many sandboxes are to be ready: none that nobody will request."""
+        expected = self.expected()
+        return self.size if expected is None else min(expected, self.size)
 
     async def stop(self) -> None:
         """Stop all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
-        manager, self._manager = self._own_manager(), None
-        if manager is not None:
-            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self._stop, manager)))
-
-    def _stop(self, manager: PoolManager) -> None:
-        manager.begin_stopping()
-        for client in list(self._starts):
-            client.cancel_start()
-        manager.stop()
+        sandboxes, self._sandboxes = self._own_sandboxes(), None
+        if sandboxes is not None:
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(sandboxes.stop)))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -155,16 +151,14 @@ class SandboxPool:
     @property
     def idle(self) -> int:
         """Number of sandboxes that are ready."""
-        return self._count(leased=False)
+        sandboxes = self._own_sandboxes()
+        return len(sandboxes.idle) if sandboxes is not None else 0
 
     @property
     def leased(self) -> int:
         """Number of sandboxes that are in use."""
-        return self._count(leased=True)
-
-    def _count(self, *, leased: bool) -> int:
-        manager = self._own_manager()
-        return manager.count(leased=leased) if manager is not None else 0
+        sandboxes = self._own_sandboxes()
+        return len(sandboxes.leased) if sandboxes is not None else 0
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until `size` sandboxes are ready.
@@ -177,77 +171,273 @@ class SandboxPool:
             SandboxError: One could not be started, or not in time.
         """
         limit = timeout if timeout is not None else self._acquire_timeout
-        manager = self._running()
-        await self._wait(
-            manager, manager.request_full(), time.monotonic() + limit, f"the pool was not full within {limit:g} s"
-        )
+        sandboxes, deadline = self._running(), time.monotonic() + limit
+        await self._wait(sandboxes, sandboxes.request_full(), deadline, f"the pool was not full within {limit:g} s")
 
     async def acquire(self) -> RunnerClient:
-        """Lease a sandbox; its `end_use` or `stop` ends the lease.
-
-        Returns:
-            A sandbox that nobody has used before, or that has been reset.
+        """Lease a sandbox that nobody has used before; its `stop` ends the lease.
 
         Raises:
             SandboxNotStarted: The pool is not running.
             SandboxTimeout: None was available in time; the message says why.
             SandboxError: One could not be started.
         """
-        manager = self._running()
+        sandboxes = self._running()
         deadline = time.monotonic() + self._acquire_timeout
         message = f"no sandbox of the pool was available within {self._acquire_timeout:g} s"
         while True:
-            sandbox = await self._wait(manager, manager.request(), deadline, message)
+            client = await self._wait(sandboxes, sandboxes.request(), deadline, message)
             try:
-                answers = await sandbox.requests.answers(min(ANSWER_TIMEOUT_S, max(deadline - time.monotonic(), 0.1)))
+                if await client.requests.answers(min(ANSWER_TIMEOUT_S, max(deadline - time.monotonic(), 0.1))):
+                    return client
             except BaseException:
-                manager.discard(sandbox)
+                sandboxes.discard(client)
                 raise
-            if answers:
-                sandbox.give_back = manager.give_back if self._limits.max_uses > 1 else None
-                return sandbox
-            logger.info("the pooled sandbox %s no longer answers and is replaced", sandbox.name)
-            manager.discard(sandbox)
+            logger.info("the pooled sandbox %s no longer answers and is replaced", client.name)
+            sandboxes.discard(client)
             if time.monotonic() > deadline:
                 raise SandboxTimeout(f"{message}: those that were ready did not answer")
 
-    def _own_manager(self) -> PoolManager | None:
-        # The parent's thread does not run in a forked process, and its lock may stay locked.
-        return self._manager if self._process == os.getpid() else None
+    def _own_sandboxes(self) -> _Sandboxes | None:
+        # The parent's threads do not run in a forked process, and its lock may stay locked.
+        return self._sandboxes if self._process == os.getpid() else None
 
-    def _running(self) -> PoolManager:
-        if self._manager is None:
+    def _running(self) -> _Sandboxes:
+        if self._sandboxes is None:
             raise SandboxNotStarted("the pool is not running: use `async with pool:`, or start() first")
         if self._process != os.getpid():
             raise SandboxNotStarted("the pool was started by another process: start one of its own here")
-        return self._manager
+        return self._sandboxes
 
-    async def _wait(self, manager: PoolManager, future: Future[T], deadline: float, message: str) -> T:
-        """Wait for a future of the manager."""
+    async def _wait(self, sandboxes: _Sandboxes, future: Future[T], deadline: float, message: str) -> T:
         if future.done():
             return future.result()
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 return await asyncio.wrap_future(future)
         except BaseException as error:
-            manager.withdraw(future)
+            sandboxes.withdraw(future)
             if isinstance(error, TimeoutError) and not isinstance(error, SandboxError):
-                raise SandboxTimeout(f"{message}: {manager.state()}") from None
+                raise SandboxTimeout(f"{message}: {sandboxes.describe()}") from None
             raise
 
 
-def check_sizes(size: int, max_alive: int, starts_at_once: int, max_uses: int = 1) -> None:
-    """Check the numbers of a pool."""
-    numbers = {"size": size, "max_alive": max_alive, "starts_at_once": starts_at_once, "max_uses": max_uses}
-    for name, value in numbers.items():
-        least = 0 if name == "size" else 1
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
-    if size > max_alive:
-        raise ValueError(f"size={size} is above max_alive={max_alive}: those that are ready count, too")
+class _Sandboxes:
+    """The sandboxes of a pool that runs, for any thread. Whatever changes decides at once which to lease and to start.
+
+    A start and an end take a thread of their own.
+    """
+
+    def __init__(self, pool: SandboxPool) -> None:
+        self._pool = pool
+        self._changed = threading.Condition()
+        self.idle: deque[RunnerClient] = deque()
+        self.leased: set[RunnerClient] = set()
+        self._ending: set[RunnerClient] = set()
+        self._starts = 0
+        self._starting: set[RunnerClient] = set()
+        self._waiting: deque[Future[RunnerClient]] = deque()
+        self._wait_full: list[Future[None]] = []
+        self._stopping = False
+        # After a failure none is started in advance until a pause is over, which becomes longer with each.
+        self._failures = 0
+        self._retry: threading.Timer | None = None
+        self._error: str | None = None
+
+    def request(self) -> Future[RunnerClient]:
+        """Request a sandbox; the future is done at once if one is ready and no earlier request waits."""
+        future = Future[RunnerClient]()
+        with self._changed:
+            self._waiting.append(future)
+            self._update()
+        return future
+
+    def request_full(self) -> Future[None]:
+        """Return a future that is done when `size` sandboxes are ready."""
+        future = Future[None]()
+        with self._changed:
+            self._wait_full.append(future)
+            self._end_pause()
+            self._update()
+        return future
+
+    def withdraw(self, future: Future[Any]) -> None:
+        """Withdraw a request; a sandbox that it has received meanwhile goes to the next request."""
+        with self._changed:
+            if not future.cancel() and not future.cancelled() and future.exception() is None:
+                client = future.result()
+                if client in self.leased:
+                    self.leased.remove(client)
+                    self.idle.append(client)
+            self._waiting = deque(each for each in self._waiting if each is not future)
+            self._wait_full = [each for each in self._wait_full if each is not future]
+            self._update()
+
+    def discard(self, client: RunnerClient) -> None:
+        """Stop a sandbox that does not work."""
+        with self._changed:
+            self._pause()
+            self._begin_end(client)
+
+    def describe(self) -> str:
+        """Describe the state, for the message of a timeout."""
+        with self._changed:
+            leased, most = len(self.leased), self._pool.max_alive
+            text = f"{leased} of at most {most} are in use, {self._starts} are being started"
+            if self._error is not None:
+                text += f"; the last start failed: {self._error}"
+            if leased == most:
+                text += "; stop an executor that is done, or raise max_alive"
+            return text
+
+    def stop(self) -> None:
+        """Stop all sandboxes; blocks until they are gone, or for a minute."""
+        with self._changed:
+            self._stopping = True
+            self._end_pause()
+            self._update()
+            for client in [*self.idle, *self.leased]:
+                self._begin_end(client)
+            for client in self._starting:
+                client.cancel_start()
+            if not self._changed.wait_for(lambda: not (self._ending or self._starts), STOP_TIMEOUT_S):
+                logger.warning(
+                    "the pool is stopped, but %d of its sandboxes take long to end (and %d to start, to be ended then)",
+                    *(len(self._ending), self._starts),
+                )
+
+    def update(self) -> None:
+        """Lease what is ready to those who wait, and start what is missing."""
+        with self._changed:
+            self._update()
+
+    def _update(self) -> None:
+        if self._stopping:
+            for future in [*self._waiting, *self._wait_full]:
+                _fail(future, SandboxNotStarted("the pool has been stopped"))
+            self._waiting.clear()
+            self._wait_full.clear()
+            return
+        while self._waiting and self.idle:
+            request = self._waiting.popleft()
+            if request.set_running_or_notify_cancel():
+                client = self.idle.popleft()
+                self.leased.add(client)
+                self._failures = 0
+                request.set_result(client)
+        ahead = self._pool.wanted_ahead()
+        if len(self.idle) >= ahead:
+            for full in self._wait_full:
+                if full.set_running_or_notify_cancel():
+                    full.set_result(None)
+            self._wait_full.clear()
+        if not threading.main_thread().is_alive():
+            return  # the program is ending
+        needed = len(self._waiting) + (ahead if self._retry is None else 0) - len(self.idle) - self._starts
+        room = self._pool.max_alive - len(self.idle) - len(self.leased) - len(self._ending) - self._starts
+        for _ in range(min(needed, room, self._pool.starts_at_once - self._starts)):
+            self._starts += 1
+            threading.Thread(target=self._start, name="codeact-pool-start").start()
+
+    def _start(self) -> None:
+        client = None
+        try:
+            client = self._pool.make_client()
+            with self._changed:
+                self._starting.add(client)
+                if self._stopping:
+                    client.cancel_start()
+            # Nothing of a sandbox belongs to the event loop that started it.
+            asyncio.run(client.start())
+        except BaseException as error:  # noqa: BLE001 - those who wait must get it, whatever it is
+            with self._changed:
+                self._begun(client)
+                self._not_started(error)
+            return
+        with self._changed:
+            self._begun(client)
+            self._error = None
+            self._end_pause()
+            self.idle.append(client)
+            if self._stopping:
+                self._begin_end(client)
+            self._update()
+        client.when_ended(lambda reason: self._ended(client, reason))
+
+    def _begun(self, client: RunnerClient | None) -> None:
+        self._starts -= 1
+        if client is not None:
+            self._starting.discard(client)
+        self._changed.notify_all()
+
+    def _not_started(self, error: BaseException) -> None:
+        if isinstance(error, RuntimeError) and not isinstance(error, SandboxError):
+            error = SandboxStartError(f"no sandbox could be started for the pool: {error}")
+        known, self._error = str(error) == self._error, str(error)
+        self._pause()
+        failed: list[Future[Any]] = [*self._wait_full]
+        self._wait_full.clear()
+        if self._waiting:
+            failed.append(self._waiting.popleft())  # there is one attempt for each
+        for future in failed:
+            _fail(future, error)
+        if not failed:
+            level = logging.INFO if known else logging.WARNING
+            logger.log(level, "no sandbox could be started for the pool, it will try again: %s", str(error))
+        self._update()
+
+    def _pause(self) -> None:
+        self._failures += 1
+        if self._retry is None and not self._stopping:
+            pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
+            self._retry = threading.Timer(pause, self._after_pause)
+            self._retry.daemon = True
+            self._retry.start()
+
+    def _after_pause(self) -> None:
+        with self._changed:
+            self._retry = None
+            self._update()
+
+    def _end_pause(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _ended(self, client: RunnerClient, reason: SandboxError) -> None:
+        with self._changed:
+            if client in self.idle:
+                logger.info("the pooled sandbox %s has ended while idle and is replaced: %s", client.name, reason)
+                self._pause()
+            self._begin_end(client)
+
+    def _begin_end(self, client: RunnerClient) -> None:
+        if client in self.idle:
+            self.idle.remove(client)
+        elif client in self.leased:
+            self.leased.remove(client)
+        else:
+            return
+        self._ending.add(client)
+        threading.Thread(target=self._end, args=(client,), name="codeact-pool-end").start()
+
+    def _end(self, client: RunnerClient) -> None:
+        try:
+            client.stop_blocking()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the pool goes on
+            logger.warning("the pooled sandbox %s did not end well: %s", client.name, str(error))
+        with self._changed:
+            self._ending.remove(client)
+            self._update()
+            self._changed.notify_all()
 
 
 def _refuse_unfit(options: SandboxOptions) -> None:
     for name, (allowed, reason) in UNFIT.items():
         if getattr(options, name, allowed) != allowed:
             raise ValueError(f"{name}= is not for a pool: {reason}")
+
+
+def _fail(future: Future[Any], error: BaseException) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_exception(error)

@@ -128,12 +128,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 async def subject(
     request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, control: Control, tmp_path: Path
 ) -> AsyncIterator[Subject]:
-    """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own).
-
-    It may be that of an earlier case, which has been reset.
-    """
+    """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own)."""
     made = Subject(request, kind, canaries, control, tmp_path / "work")
-    passed = False
     try:
         yield made
         if made.started:
@@ -141,10 +137,8 @@ async def subject(
             await made.check_nothing_runs_on()
             made.check_little_is_written()
             made.check_event_loop()
-        report = request.node.stash.get(CALL, None)
-        passed = report is not None and report.passed
     finally:
-        await made.end(passed)
+        await made.end()
         try:
             await made.check_host()
         finally:

@@ -21,7 +21,6 @@ import requests.exceptions
 from autogen_codeact.executors import SandboxUnavailable
 from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
 from codeact_sandbox.backends.docker import engine
-from tests.sandbox import reused
 
 from .canaries import Canaries, Mark
 
@@ -181,7 +180,7 @@ def present() -> dict[str, set[str]]:
         "control groups": control_groups(),
     }
     # Here without one more listing of all processes for each sandbox.
-    return {**reused.without(found), "children": set(map(_described, children()))}
+    return {**found, "children": set(map(_described, children()))}
 
 
 def control_groups(pid: int | None = None) -> set[str]:
@@ -202,6 +201,11 @@ def control_groups(pid: int | None = None) -> set[str]:
 
 
 _engines = threading.local()
+ENGINE_VARIABLES = (
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "HOME"),
+    *("DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+)
+"""They decide which engine is used."""
 
 
 def known_engine() -> docker.APIClient:
@@ -209,7 +213,7 @@ def known_engine() -> docker.APIClient:
 
     To make one, and to ask the engine for its version, takes longer than a request.
     """
-    variables = reused.engine_variables()
+    variables = tuple(map(os.environ.get, ENGINE_VARIABLES))
     known: dict[Any, docker.APIClient] = _engines.__dict__.setdefault("clients", {})
     if variables not in known:
         known[variables] = engine.connect()
@@ -224,14 +228,14 @@ def containers() -> set[str]:
         with closing(known_engine()) as client:
             owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
             found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
-            return {container["Names"][0].lstrip("/") for container in found} - reused.containers()
+            return {container["Names"][0].lstrip("/") for container in found}
     except (SandboxUnavailable, docker.errors.DockerException, requests.exceptions.RequestException):
         return set()
 
 
 def sandboxes() -> set[str]:
     """What the sandboxes of this process consist of; not those that other cases will have."""
-    groups = reused.without({"control groups": control_groups()})["control groups"]
+    groups = control_groups()
     return containers() | groups | set(map(str, children()))
 
 
@@ -242,8 +246,20 @@ def threads() -> set[str]:
 
 
 def descriptors() -> set[str]:
-    """What this process has open, without the subject's own hold on its namespaces."""
-    return {each for each in reused.descriptors() if not each.partition(" -> ")[2].startswith("pid:")}
+    """What this process has open, without the subject's own hold on its namespaces: numbers, and what they stand for."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if not target.startswith("pid:"):
+                # Of another process it is another one, though it may have the same number.
+                found.add(f"{name} -> {target}{_process_of(name) if target.endswith('[pidfd]') else ''}")
+    return found
+
+
+def _process_of(descriptor: str) -> str:
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    return next((f" {line}" for line in lines if line.startswith("Pid:")), "")
 
 
 def with_details(left: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -363,7 +379,7 @@ def _name(pid: int) -> str:
 
 def children() -> set[int]:
     """All processes below this one; not those of sandboxes that other cases will have."""
-    return descendants(os.getpid(), reused.parents())
+    return descendants(os.getpid())
 
 
 def descendants(pid: int, without: Collection[int] = ()) -> set[int]:

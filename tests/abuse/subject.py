@@ -18,7 +18,6 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionRe
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import block
 
 from .canaries import Canaries
@@ -62,10 +61,6 @@ class Kind:
     def make(self, **options: Any) -> SandboxCodeExecutor:
         """Make the executor, for a sandbox that nobody has used."""
         return self.executor(mode=self.mode, **options)
-
-    def reuse(self, **options: Any) -> SandboxCodeExecutor:
-        """Make the executor; if its options allow that, its sandbox is that of an earlier case, and goes on to a later one."""
-        return reused.executor(self.executor, mode=self.mode, **options)
 
     @property
     def executor(self) -> Any:
@@ -114,7 +109,6 @@ class Subject:
         self._lost = False
         # The sandbox that runs now, and its supervisor; the engine is asked once for each.
         self._known: tuple[RunnerClient, int] | None = None
-        self._goes_on: set[int] = set()
         # The host as it is before the case can do anything; the fixture compares it with what it is afterwards.
         self.host = HostState.observe(canaries)
 
@@ -135,7 +129,7 @@ class Subject:
         arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
         if arguments.get("bind_dir") is not None:
             del arguments["work_dir"]
-        self._executor = self.kind.reuse(**arguments)
+        self._executor = self.kind.make(**arguments)
         await self._executor.start()
         self.look()
         result = await self.run(f"codeact_witness = 'set'\nopen({WITNESS!r}, 'w').close()", timeout=10)
@@ -196,11 +190,9 @@ class Subject:
             self._supervisors[number] = pid
 
     async def check_host(self) -> None:
-        """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
+        """Oracles 4 and 5: nothing of the sandbox is left, and the host is untouched."""
         self.host.expect(self._control.pid)
-        await self.host.check(self.namespaces.keys() - self._goes_on, self.kept)
-        if self._goes_on:
-            await self._check_at_rest(self._goes_on)
+        await self.host.check(self.namespaces.keys(), self.kept)
 
     def forget(self) -> None:
         """Let go of the pid namespaces."""
@@ -269,19 +261,11 @@ class Subject:
             f"the event loop was stalled for {self._lag_s:.3f} s {what}"
         )
 
-    async def end(self, passed: bool) -> None:
-        """Stop the sandbox, or keep it for the next case."""
+    async def end(self) -> None:
+        """Stop the sandbox."""
         if self._executor is None:
             return
-        pid, client = self.pid_one(), self._executor.sandbox.client
-        space = None
-        with contextlib.suppress(OSError):
-            space = os.stat(f"/proc/{pid}/ns/pid").st_ino
-        if client is not None and not passed:
-            client.give_back = None
         await asyncio.wait_for(self._executor.stop(), 30)
-        if client is not None and space is not None and await reused.is_kept(client.name):
-            self._goes_on = {space}
 
 
 def _pid_one_of(executor: SandboxCodeExecutor) -> int | None:

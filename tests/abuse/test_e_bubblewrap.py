@@ -18,7 +18,7 @@ from tests.sandbox.sandboxes import out, run
 
 from .faults import begin, eventually, rest
 
-pytestmark = pytest.mark.usefixtures("bubblewrap", "no_reused_sandboxes", "untouched")
+pytestmark = pytest.mark.usefixtures("bubblewrap", "untouched")
 
 
 # Case 65.

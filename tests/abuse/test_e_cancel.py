@@ -37,7 +37,7 @@ def executor(kind: Kind, tmp_path: Path) -> SandboxCodeExecutor:
 @pytest.fixture
 def reused_executor(kind: Kind, tmp_path: Path) -> SandboxCodeExecutor:
     """The same for cases that do not depend on its start and its end; its sandbox may be that of an earlier case."""
-    return kind.reuse(work_dir=tmp_path / "work", timeout=30)
+    return kind.make(work_dir=tmp_path / "work", timeout=30)
 
 
 def start_at_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:

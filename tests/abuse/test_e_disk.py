@@ -37,7 +37,7 @@ def names(folder: Path) -> set[str]:
 # Case 75.
 async def test_files_that_do_not_fit_are_not_partly_written_and_the_result_has_the_reason(kind, disk, caplog):
     (disk / "old").write_text("old")
-    async with kind.reuse(work_dir=disk, delete_tmp_files=True) as executor:
+    async with kind.make(work_dir=disk, delete_tmp_files=True) as executor:
         code = f"""
             open("small", "w").write("small")
             for name in ("large", "old", "folder/large"):
@@ -72,7 +72,7 @@ async def test_files_that_do_not_fit_are_not_partly_written_and_the_result_has_t
 
 # Case 75.
 async def test_code_that_can_not_be_stored_on_the_host_still_runs(kind, disk, caplog):
-    async with kind.reuse(work_dir=disk) as executor:
+    async with kind.make(work_dir=disk) as executor:
         use_up_files(disk)
         before = names(disk)
         with caplog.at_level(logging.WARNING, "codeact_sandbox"):

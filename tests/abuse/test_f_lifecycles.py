@@ -46,7 +46,7 @@ async def live(kind: Kind, cycles: int) -> None:
 
 
 # Case 81.
-@pytest.mark.usefixtures("no_reused_sandboxes", "untouched")
+@pytest.mark.usefixtures("untouched")
 async def test_start_and_stop_cycles_leave_everything_flat(kind: Kind) -> None:
     # A leak makes each row of cycles larger. The allocator keeps a few MiB once, for what a busy machine has piled up.
     grown = GROWN_KIB

@@ -168,8 +168,8 @@ ALL = {"file", "memory", "message", "process", "queue", "semaphore", "socket", "
 @ENGINES
 async def test_a_tenant_sees_nothing_of_another_one(kind, untouched, tmp_path, canaries):
     async with (
-        kind.reuse(timeout=20, work_dir=tmp_path / "a") as a,
-        kind.reuse(timeout=20, work_dir=tmp_path / "b") as b,
+        kind.make(timeout=20, work_dir=tmp_path / "a") as a,
+        kind.make(timeout=20, work_dir=tmp_path / "b") as b,
     ):
         left = await run(a, LEAVE)
         assert left.outcome == "ok", left

@@ -207,7 +207,7 @@ async def test_a_transfer_cancelled_at_any_await_leaves_no_half_file(kind: Kind,
     """In either direction, by hand."""
     (tmp_path / "large").write_bytes(os.urandom(3 * SIZE))
     fetched = tmp_path / "fetched"
-    async with kind.reuse(work_dir=tmp_path / "work") as executor:
+    async with kind.make(work_dir=tmp_path / "work") as executor:
 
         async def sent(number: int) -> None:
             whole = f"import os; print(os.path.getsize('large') if os.path.exists('large') else {3 * SIZE})"

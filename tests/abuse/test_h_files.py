@@ -209,9 +209,9 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_removing_a_folder_with_41000_folders_stalls_nothing(kind: Kind) -> None:
     """In up to three parts, so that there is a median, which two that stall nothing decide; another sandbox works meanwhile."""
     found = []
-    async with kind.reuse() as other:
+    async with kind.make() as other:
         for _ in range(3):
-            executor = kind.reuse()
+            executor = kind.make()
             await executor.start()
             folder = executor.work_dir
             await asyncio.to_thread(subprocess.run, [sys.executable, "-c", MAKE_FOLDERS, str(folder)], check=True)

@@ -37,7 +37,7 @@ async def test_a_disk_that_fills_up_during_a_block_leaves_no_partial_files(kind:
         open("b-large", "wb").write(os.urandom({8 * MIB}))
         for n in range(200): open(f"c{{n}}", "wb").write(os.urandom(50_000))
     """
-    async with kind.reuse(work_dir=work_dir, delete_tmp_files=True) as executor:
+    async with kind.make(work_dir=work_dir, delete_tmp_files=True) as executor:
 
         async def load() -> None:
             result = await run(executor, code)
@@ -102,7 +102,7 @@ async def test_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, t
         outside, work_dir = folder / "outside", folder / "work"
         outside.mkdir(parents=True)
         (outside / "canary").write_text("alive")
-        executor = kind.reuse(work_dir=work_dir, delete_tmp_files=True)
+        executor = kind.make(work_dir=work_dir, delete_tmp_files=True)
         await executor.start()
         running = await begin(executor, WRITES_LATER)
         change(work_dir)
@@ -116,7 +116,7 @@ async def test_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, t
         assert {path.name: path.read_text() for path in outside.iterdir()} == {"canary": "alive"}
         if change is replace_by_folder:
             assert os.listdir(work_dir) == []
-            async with kind.reuse(work_dir=work_dir, delete_tmp_files=True) as again:
+            async with kind.make(work_dir=work_dir, delete_tmp_files=True) as again:
                 await run(again, "open('new', 'w').close()")
             assert os.listdir(work_dir) == ["new"]
 
@@ -129,7 +129,7 @@ async def test_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, t
 
 # Case H18.
 async def test_a_read_only_work_dir_is_a_note_and_no_failure(kind: Kind, disk: Path) -> None:
-    async with kind.reuse(work_dir=disk, delete_tmp_files=True) as executor:
+    async with kind.make(work_dir=disk, delete_tmp_files=True) as executor:
         await out(executor, "open('old', 'w').write('old')")
         await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(disk)], check=True)
         result = await run(executor, "open('old', 'w').write('new')")

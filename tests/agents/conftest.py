@@ -11,7 +11,6 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.sandbox import reused
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ async def executor(tmp_path: Path) -> AsyncIterator[CodeExecutor]:
 @pytest.fixture
 async def session(bubblewrap: None) -> AsyncIterator[SandboxCodeExecutor]:
     """A real sandbox with one interpreter that lives on."""
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=20) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
         yield executor
 
 
@@ -39,7 +38,7 @@ EXECUTORS: dict[str, Any] = {
 
 def started(backend: str, **options: Any) -> SandboxCodeExecutor:
     """A session of a backend, to be entered, in a sandbox of an earlier test if its options allow that."""
-    executor: SandboxCodeExecutor = reused.executor(EXECUTORS[backend], mode="session", timeout=30, **options)
+    executor: SandboxCodeExecutor = EXECUTORS[backend](mode="session", timeout=30, **options)
     return executor
 
 

@@ -73,7 +73,6 @@ async def test_answer_of_a_user_is_the_message(terminal: Terminal, screen: Scree
     assert screen.look() == PROMPT * 2
 
 
-@pytest.mark.usefixtures("no_reused_sandboxes")
 async def test_fifty_users_wait_without_a_thread_and_are_cancelled_at_once(terminal: Terminal, screen: Screen) -> None:
     before, threads, open_before = state_of(terminal), await quiet_threads(), descriptors()
     token = CancellationToken()

@@ -30,7 +30,6 @@ from tests.agents.codeact import (
 )
 from tests.agents.support import model_answer, plain, received_by, scripted, token_usage
 from tests.cases import case
-from tests.sandbox import reused
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
 TOLD_TASK = user("What is 6 * 7?")
@@ -302,9 +301,7 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
     )
     client = scripted(floods, fills, "Done.")
     limits = Limits(workspace="1m", output=4096)
-    async with reused.executor(
-        BubblewrapCommandLineCodeExecutor, mode="session", timeout=20, limits=limits
-    ) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20, limits=limits) as executor:
         await CodeActAgent("actor", executor, model_client=client, max_output_chars=100).run(task="Go.")
 
     half, few = "a" * 50, "b" * 50

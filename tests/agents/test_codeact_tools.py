@@ -27,7 +27,6 @@ from tests.agents.codeact import (
     user,
 )
 from tests.agents.support import decision, received_by, scripted
-from tests.sandbox import reused
 
 
 def add(a: int, b: int) -> int:
@@ -128,7 +127,7 @@ async def test_the_answer_needs_no_approval_of_tools(bubblewrap: None) -> None:
     async def refuse(request: Any) -> ToolApproval:
         return ToolApproval(False, "not today")
 
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", approve_tool=refuse) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", approve_tool=refuse) as executor:
         code = "try:\n    add(1, 2)\nexcept PermissionError as error:\n    final_answer(str(error))"
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code)), tools=[add])
         result = await agent.run(task="Go.")

@@ -24,7 +24,6 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import from_agent, model, python, user
 from tests.agents.support import decision, received_by, scripted
-from tests.sandbox import reused
 from tests.sandbox.bubblewrapped import descendants, pid_one
 
 PAYS = "print('paying')\nprint(pay('Ann', 3))\n"
@@ -89,7 +88,7 @@ async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor)
 
 async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
     bank = Bank()
-    async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
+    async with BubblewrapCommandLineCodeExecutor() as executor:
         _, next_attempt = await decided(executor, "print(pay('Ann', 3))\nraise SystemExit(2)", bank)
     assert next_attempt[2] == from_agent(
         "The script ran, then exited with an error (POSIX exit code: 2)\nIts output was:\nreceipt 1\n\n"

@@ -18,7 +18,6 @@ from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
 from tests.cases import case
-from tests.sandbox import reused
 
 SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
 WITHOUT = ": do without it, or say in the answer what is missing."
@@ -175,9 +174,7 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
     writes, missing = python("open('/etc/x', 'w')"), python("import no_such_module")
     starts = python("import subprocess\nstarted = [subprocess.Popen(['sleep', '9']) for _ in range(99)]")
     client = scripted(missing, writes, fills, starts, "No.")
-    async with reused.executor(
-        BubblewrapCommandLineCodeExecutor, mode="session", limits=Limits(workspace="16m", pids=64)
-    ) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", limits=Limits(workspace="16m", pids=64)) as executor:
         result = await CodeActAgent("actor", executor, model_client=client).run(task="Go.")
     last = [str(call[-1].content).rpartition("\n\n")[2] for call in received_by(client)[1:]]
     assert last == [
@@ -197,7 +194,7 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
 
 
 async def test_reader_of_a_message_without_a_model_sees_hints(bubblewrap: None) -> None:
-    async with reused.executor(BubblewrapCommandLineCodeExecutor) as executor:
+    async with BubblewrapCommandLineCodeExecutor() as executor:
         result = await CodeExecutorAgent("runner", executor).run(task=python("open('/etc/x', 'w')"))
     assert result.messages[-1].to_text().endswith(f"\n\n{WRITABLE}")
     assert result.messages[-1].metadata["hints_with_flags"] == WRITABLE

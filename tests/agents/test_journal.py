@@ -24,7 +24,6 @@ from autogen_codeact.teams import Team
 from tests.agents.codeact import from_agent, python
 from tests.agents.replay.support import DIFFERENT, NOT_THERE, SAME, Make
 from tests.agents.support import received_by, scripted
-from tests.sandbox import reused
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +48,7 @@ async def make(bubblewrap: None) -> AsyncIterator[Make]:
     made: list[SandboxCodeExecutor] = []
 
     async def start(timeout: float = 20, **options: Any) -> SandboxCodeExecutor:
-        executor = reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=timeout, **options)
+        executor = BubblewrapCommandLineCodeExecutor(mode="session", timeout=timeout, **options)
         await executor.start()
         made.append(executor)
         return executor
@@ -109,9 +108,7 @@ async def test_rebuilding_ends_a_call_that_was_cancelled_the_first_time(bubblewr
     code = "import asyncio\ntry:\n    asyncio.run(asyncio.wait_for(shop.aio(1), 20 if 'slow' in globals() else 2))\n"
     code += "except asyncio.TimeoutError:\n    pass"
     limits = ToolLimits(seconds=4)
-    async with reused.executor(
-        BubblewrapCommandLineCodeExecutor, mode="session", timeout=20, tool_limits=limits
-    ) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20, tool_limits=limits) as executor:
         state = await saved(executor, code, tools=[shop])
         await executor.restart()
         other = CodeActAgent("actor", executor, model_client=scripted(), setup="slow = True")

@@ -12,7 +12,6 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import block
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
@@ -37,7 +36,7 @@ def test_a_failed_dump_has_autogens_sentence() -> None:
 @pytest.mark.parametrize("mode", ["process", "session"])
 async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> None:
     code = "print('begun', flush=True); import time; time.sleep(60)"
-    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path, timeout=3, mode=mode) as executor:
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=3, mode=mode) as executor:
         result = await executor.execute_code_blocks([block(code)], CancellationToken())
         assert (result.exit_code, result.output) == (124, "begun\n\n Timeout")
         items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
@@ -51,9 +50,7 @@ async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> N
 
 async def test_split_streams_contain_only_the_codes_output(tmp_path: Path) -> None:
     code = "print('begun', flush=True); import time; time.sleep(60)"
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, work_dir=tmp_path, timeout=3, split_streams=True
-    ) as executor:
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=3, split_streams=True) as executor:
         items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
         result = items.pop()
     assert "".join(item.text for item in items if isinstance(item, OutputChunk)) == "begun\n"
@@ -75,10 +72,10 @@ async def test_the_path_of_removed_code_is_in_the_result(tmp_path: Path) -> None
         assert result.code_file is not None
         return Path(result.code_file)
 
-    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path) as executor:
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         kept = await path_of(executor, "print(1)")
         assert kept.read_text() == "print(1)"
-    async with reused.executor(DockerCommandLineCodeExecutor, work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, delete_tmp_files=True) as executor:
         assert await path_of(executor, "print(1)") == kept
         assert not kept.exists()
         assert not (await path_of(executor, "1 / 0")).exists()

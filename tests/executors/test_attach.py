@@ -11,7 +11,6 @@ import pytest_asyncio
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutorPool
 from autogen_codeact.executors.capabilities import capabilities_of
 from codeact_sandbox import Sandbox
-from tests.sandbox import reused
 from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import out, run
 
@@ -62,7 +61,7 @@ async def wait() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def module_executor() -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
-    executor = reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", tools=[add, wait])
+    executor = BubblewrapCommandLineCodeExecutor(mode="session", tools=[add, wait])
     yield executor
     await executor.stop()
 

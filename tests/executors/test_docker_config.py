@@ -26,7 +26,6 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DERIVED
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
-from tests.sandbox import reused
 from tests.sandbox.conftest import containers
 from tests.sandbox.images import make_wheel
 from tests.sandbox.sandboxes import inspect, out, run
@@ -259,16 +258,16 @@ class TestLoadedConfig:
 
     async def test_init_command(self, sandbox_image):
         given = DockerCommandLineCodeExecutor(init_command="echo from init > made.txt; export LOST=1")
-        async with reused.loaded(round_trip(given)) as executor:
+        async with round_trip(given) as executor:
             assert await out(executor, "cat made.txt; echo ${LOST-unset}", "sh") == "from init\nunset\n"
-        failing = reused.executor(DockerCommandLineCodeExecutor, init_command="echo because; exit 3")
+        failing = DockerCommandLineCodeExecutor(init_command="echo because; exit 3")
         with pytest.raises(SandboxStartError, match=r"init_command failed \(exit code 3\): because"):
             await failing.start()
         assert containers() == set()
 
     async def test_languages(self, sandbox_image):
         given = DockerCommandLineCodeExecutor(languages={"wc": ["wc", "-c"], "calc": "awk -f"})
-        async with reused.loaded(round_trip(given)) as executor:
+        async with round_trip(given) as executor:
             assert (await out(executor, "12345", "wc")).split()[0] == "5"
             assert await out(executor, "BEGIN { print 6 * 7 }", "calc") == "42\n"
 

@@ -13,7 +13,6 @@ from autogen_core.tools import ToolSchema
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
 from tests.executors.schema_workbench import SchemaWorkbench
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import run
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
@@ -83,9 +82,7 @@ async def test_every_recorded_call_reaches_the_host_as_it_was_recorded(shared_da
         [],
         [],
     )
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, mode="session", checkpoint=False, tools=[workbench]
-    ) as executor:
+    async with DockerCommandLineCodeExecutor(mode="session", checkpoint=False, tools=[workbench]) as executor:
         for task in tasks:
             statements = [statement for turn in task["ground_truth"] for statement in turn]
             calls = [meant(statement, schemas) for statement in statements]
@@ -145,9 +142,7 @@ async def test_recorded_searches_are_answered_from_the_record(shared_data: Path)
 
     blocks = calls = 0
     disagreeing = []
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, mode="session", checkpoint=False, tools=[wikipedia_search]
-    ) as executor:
+    async with DockerCommandLineCodeExecutor(mode="session", checkpoint=False, tools=[wikipedia_search]) as executor:
         for step in (step for steps in sessions for step in steps):
             answers[:] = answers_to(step["code"], step["observation"] or "")
             result = await run(executor, step["code"])

@@ -21,7 +21,6 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
 from tests.abuse.lag import MOST_EXCESS_S, median_excess
 from tests.cases import case
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import run
 from tests.sandbox.tools.terminals import screen, terminal
 
@@ -260,9 +259,7 @@ async def test_parallel_calls_are_approved_independently(terminal, screen, sandb
                 return str(error)
         print(list(ThreadPoolExecutor(4).map(attempt, range(4))))
     """
-    async with reused.executor_with_tools(
-        DockerCommandLineCodeExecutor, [get, pay], approve_tool=again, timeout=30
-    ) as executor:
+    async with DockerCommandLineCodeExecutor(tools=[get, pay], approve_tool=again, timeout=30) as executor:
         running = asyncio.ensure_future(run(executor, code))
         await screen.shows(PROMPT)
         first = screen.text.rpartition("amount=")[2][0]

@@ -23,7 +23,6 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.abuse.subject import Kind
 from tests.cases import case
 from tests.executors.test_tool_kinds import mcp
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import out, run, short_result
 from tests.sandbox.tools.host_tools import makes
 
@@ -160,7 +159,7 @@ class TestToolsAddedLater:
         await executor.stop()
 
     async def test_added_tools_are_there_again_after_the_session_was_lost_or_rolled_back(self):
-        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             await executor.checkpoint()
             executor.add_tools([double])
             assert await out(executor, "print(double(1))") == "2\n"
@@ -170,7 +169,7 @@ class TestToolsAddedLater:
             assert await out(executor, "print(double(3))") == "6\n"
 
     async def test_added_tools_whose_source_fails_raise_an_error_when_they_are_called(self):
-        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             executor.add_tools([Broken()])
             code = "try:\n    broken(1)\nexcept RuntimeError as error:\n    print(error)"
             said = "the source of this host tool failed in the sandbox: NameError: name 'nothing' is not defined\n"

@@ -9,7 +9,6 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.live.server import NAME, ModelServer, model_server
-from tests.sandbox import reused
 
 
 @pytest.fixture(scope="session")
@@ -39,5 +38,5 @@ def client_of(server: ModelServer, *, max_tokens: int) -> OpenAIChatCompletionCl
 @pytest.fixture
 async def session(bubblewrap: None) -> AsyncIterator[SandboxCodeExecutor]:
     """A real sandbox with one interpreter that lives on."""
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=20) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
         yield executor

@@ -19,7 +19,6 @@ from autogen_codeact.runs.events import parse_event
 from autogen_codeact.runs.plan import RunNotResumableError, make_plan
 from autogen_codeact.runs.resuming import adopt_run
 from tests.runs.logs import text
-from tests.sandbox import reused
 
 ANSWERS = ["```python\nx = 1\n```", "```python\nfinal_answer(x)\n```"]
 
@@ -33,7 +32,7 @@ def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def failed_run(folder: Path, **options: Any) -> Path:
     """The folder of a run whose model has failed before anything ran."""
-    executor = reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", **options)
+    executor = BubblewrapCommandLineCodeExecutor(mode="session", **options)
     agent = CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient([]), describe_environment=False)
     with pytest.raises(ValueError, match="No more mock responses"):
         async for _ in recorded(agent, task="Begin.", path=folder):

@@ -31,7 +31,6 @@ from tests.cases import case
 from tests.openai_server import OpenAIServer
 from tests.runs.example_run import counted, counting_tool, expected, model
 from tests.runs.support import cut, lines_of
-from tests.sandbox import reused
 
 STEPS = 2
 RESUMED = {
@@ -69,7 +68,7 @@ def whole_run(bubblewrap: None, server: OpenAIServer, tmp_path_factory: pytest.T
     folder = tmp_path_factory.mktemp("whole")
 
     async def run() -> object:
-        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             agent = make_agent(executor, server, folder / "calls")
             async with aclosing(recorded(agent, task="Triple.", path=folder / "run")) as items:
                 last = [item async for item in items][-1]
@@ -95,7 +94,7 @@ async def test_run_continues_after_each_line_of_its_log(whole_run: Path, server:
         calls = tmp_path / f"calls-{number}"
         folder = cut(whole_run, tmp_path / f"run-{number}", number, lines[number][: len(lines[number]) // 2])
         before = [event for event in load_run(folder) if isinstance(event, HostCallStarted)]
-        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             result = await resume(folder, agent=make_agent(executor, server, calls))
         assert result.messages[-1].to_text() == expected(STEPS), number
         assert lines_of(folder)[:number] == lines[:number]
@@ -107,7 +106,7 @@ async def test_code_under_way_is_told_with_its_calls_and_not_run_again(
 ) -> None:
     folder = cut(whole_run, tmp_path / "run", place(whole_run, "host_call_started"))
     asked = len(server.requests)
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         result = await resume(folder, agent=make_agent(executor, server, tmp_path / "calls"))
     assert result.messages[-1].to_text() == expected(STEPS)
     assert counted(tmp_path / "calls") == []
@@ -126,7 +125,7 @@ async def test_only_new_messages_are_yielded_and_the_result_has_all(
 ) -> None:
     folder = cut(whole_run, tmp_path / "run", place(whole_run, "block_finished", 0))
     rebuilt: list[int] = []
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         agent = make_agent(executor, server, tmp_path / "calls")
         items = [item async for item in resumed(folder, agent=agent, on_rebuild=rebuilt.append)]
     *new, result = items
@@ -147,7 +146,7 @@ async def test_session_that_is_not_rebuilt_is_empty_and_the_model_is_told(
 ) -> None:
     folder = cut(whole_run, tmp_path / "run", place(whole_run, "message", 2))
     asked = len(server.requests)
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         agent = make_agent(executor, server, tmp_path / "calls")
         result = await resume(folder, agent=agent, rebuild=False)
         value = (await executor.sandbox.run("'values' in globals()")).value
@@ -245,7 +244,7 @@ async def test_run_is_continued_by_one_process_at_a_time(whole_run: Path, server
 
 async def test_other_agent_or_other_code_is_refused(whole_run: Path, server: OpenAIServer, tmp_path: Path) -> None:
     folder = cut(whole_run, tmp_path / "run", place(whole_run, "block_finished", 0))
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         other = CodeActAgent("someone", executor, model_client=server.client())
         assert str(await refusal(folder, other)) == (
             f"{folder} is a run of coder, not of someone: pass the same agent as agent=."
@@ -256,7 +255,7 @@ async def test_other_agent_or_other_code_is_refused(whole_run: Path, server: Ope
     at = next(n for n, line in enumerate(lines) if b'"block_started"' in line)
     lines[at] = lines[at].replace(b"# step 1", b"# step 7")
     (folder / "events.jsonl").write_bytes(b"".join(lines))
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         with pytest.raises(RunDivergedError) as refused:
             await resume(folder, agent=make_agent(executor, server, tmp_path / "calls"))
     assert str(refused.value) == (
@@ -271,7 +270,7 @@ async def test_tool_of_the_executor_is_named_in_the_log_and_in_the_error_without
 ) -> None:
     tool = counting_tool(tmp_path / "calls")
     path = tmp_path / "run"
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", tools=[tool]) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", tools=[tool]) as executor:
         agent = CodeActAgent("coder", executor, model_client=server.client())
         async with aclosing(recorded(agent, task="Triple.", path=path)) as items:
             async for item in items:

@@ -11,7 +11,6 @@ from tests.agents.codeact import python
 from tests.agents.support import decision, scripted
 from tests.runs.example_run import counted, counting_tool
 from tests.runs.support import cut, lines_of, listed, run
-from tests.sandbox import reused
 
 ANSWERS = [python("triple(1)\nraise SystemExit(3)"), decision(True), python("print(triple(2))"), "It is 6."]
 STEPS = ("model_call_started", "model_call_finished", "block_started", "host_call_started", "host_call_finished")
@@ -33,7 +32,7 @@ def make_agent(executor, calls, answers):
 @pytest.mark.timeout(300)
 async def test_turn_continues_after_each_of_its_steps(bubblewrap: None, tmp_path, mode):
     whole = tmp_path / "whole"
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode=mode) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
         agent = make_agent(executor, tmp_path / "calls", ANSWERS)
         messages = (await run(agent, whole))[-1].messages
     assert messages[-1].to_text() == "It is 6."
@@ -49,7 +48,7 @@ async def test_turn_continues_after_each_of_its_steps(bubblewrap: None, tmp_path
         folder, calls = cut(whole, tmp_path / f"run-{number}", number), tmp_path / f"calls-{number}"
         answered = types[:number].count("model_call_finished")
         made = types[:number].count("host_call_started")
-        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode=mode) as executor:
+        async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
             result = await resume(folder, agent=make_agent(executor, calls, ANSWERS[answered:]))
         assert [type(each) for each in result.messages] == [type(each) for each in messages], (number, kind)
         assert result.messages[-1].to_text() == "It is 6.", (number, kind)

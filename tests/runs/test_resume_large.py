@@ -13,7 +13,6 @@ from tests.abuse.test_h_tool_values import numbers, text
 from tests.agents.codeact import python
 from tests.agents.support import model_answer, scripted
 from tests.runs.support import cut, lines_of, run
-from tests.sandbox import reused
 
 
 @pytest.mark.timeout(150)
@@ -25,14 +24,14 @@ async def test_run_with_large_results_continues_or_is_refused_in_one_line(
 ) -> None:
     code = python(f"results = [{call}() for n in range({count})]")
     whole = tmp_path / "whole"
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=60) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=60) as executor:
         client = scripted(model_answer(code), model_answer("Done."))
         agent = CodeActAgent("actor", executor, model_client=client, tools=[numbers, text])
         await run(agent, whole)
     for last in ("host_call_finished", "block_finished"):  # where the process of the run ended
         end = max(number for number, line in enumerate(lines_of(whole), 1) if f'"{last}"'.encode() in line)
         folder = cut(whole, tmp_path / last, end)
-        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=60) as executor:
+        async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=60) as executor:
             agent = CodeActAgent("actor", executor, model_client=scripted(model_answer("Done.")), tools=[numbers, text])
             if continues or (call, last) == ("text", "host_call_finished"):
                 assert (await resume(folder, agent=agent)).messages[-1].to_text() == "Done."

@@ -16,7 +16,6 @@ from autogen_codeact.runs import recorded, resume
 from autogen_codeact.teams import Selector, Team
 from tests.openai_server import OpenAIServer
 from tests.runs.example_run import counted, counting_tool, expected, model
-from tests.sandbox import reused
 
 STEPS = 3
 NAMES = ("ann", "bob", "cid")
@@ -53,8 +52,8 @@ async def test_team_continues_in_the_turn_that_was_interrupted_with_the_speaker_
     folder, calls = tmp_path / "run", tmp_path / "calls"
     async with (
         OpenAIServer(answers) as server,
-        reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as executor,
-        reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as other,
+        BubblewrapCommandLineCodeExecutor(mode="session") as executor,
+        BubblewrapCommandLineCodeExecutor(mode="session") as other,
     ):
         team = make_team(executor, server, calls)
         async with aclosing(recorded(team, task="Triple.", path=folder)) as items:

@@ -8,7 +8,6 @@ from autogen_codeact.runs import recorded, resumed
 from autogen_codeact.runs.resuming import MAY_DIFFER
 from tests.agents.codeact import from_agent, python
 from tests.agents.support import received_by, scripted
-from tests.sandbox import reused
 
 MADE = """
 import collections, datetime, decimal, json as j, random, time, uuid
@@ -66,14 +65,14 @@ async def seen(executor):
 async def test_each_variable_is_what_it_was_or_comes_from_chance_or_time(bubblewrap: None, tmp_path):
     folder, work = tmp_path / "run", tmp_path / "work"
     work.mkdir()
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", work_dir=work) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", work_dir=work) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(MADE), "unused"))
         async with aclosing(recorded(agent, task="Go.", path=folder)) as items:
             async for item in items:
                 if type(item).__name__ == "CodeExecutionEvent":
                     break
         before = await seen(executor)
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", work_dir=work) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", work_dir=work) as executor:
         client = scripted("Done.")
         [_ async for _ in resumed(folder, agent=CodeActAgent("actor", executor, model_client=client))]
         after = await seen(executor)

@@ -20,8 +20,7 @@ from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse import oracles
-from tests.sandbox import reused
-from tests.sandbox.sandboxes import out
+from tests.sandbox.sandboxes import out, shared_executor
 
 MakeExecutor = Callable[..., Awaitable[DockerCommandLineCodeExecutor]]
 
@@ -82,7 +81,7 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
     made: list[DockerCommandLineCodeExecutor] = []
 
     async def make(**options: Any) -> DockerCommandLineCodeExecutor:
-        made.append(reused.executor(DockerCommandLineCodeExecutor, **options))
+        made.append(DockerCommandLineCodeExecutor(**options))
         await made[-1].start()
         return made[-1]
 
@@ -91,7 +90,7 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
         await executor.stop()
 
 
-session = reused.fixture(mode="session", timeout=30)
+session = shared_executor(mode="session", timeout=30)
 """One session for all tests of a module."""
 
 
@@ -103,11 +102,11 @@ async def known(session: DockerCommandLineCodeExecutor) -> DockerCommandLineCode
 
 
 def containers() -> set[str]:
-    """The sandboxes of this process, in whatever state, without those that tests use again."""
+    """The sandboxes of this process, in whatever state."""
     with closing(oracles.known_engine()) as client:
         owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
         found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
-    return {container["Names"][0].lstrip("/") for container in found} - reused.containers()
+    return {container["Names"][0].lstrip("/") for container in found}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
@@ -129,10 +128,8 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def present() -> dict[str, set[str]]:
-    """The containers of this process, its threads of ours and its descriptors, without those of reused sandboxes."""
-    return reused.without(
-        {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
-    )
+    """The containers of this process, its threads of ours and its descriptors."""
+    return {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
 
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:

@@ -3,15 +3,22 @@
 import json
 import textwrap
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import pytest_asyncio
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from docker.api.client import APIClient
 from docker.errors import APIError
 
-from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    ExecutionResult,
+)
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.seccomp import PROFILE
 
@@ -39,6 +46,21 @@ FORGE = """
             except OSError:
                 pass
 """
+
+
+def shared_executor(
+    *modes: str, kind: type[SandboxCodeExecutor] = BubblewrapCommandLineCodeExecutor, **options: Any
+) -> Any:
+    """Make a fixture: an executor that all tests of a module share, in each of the modes if there are some."""
+
+    @pytest_asyncio.fixture(scope="module", loop_scope="module", params=modes or None)
+    async def shared(request: pytest.FixtureRequest) -> AsyncIterator[SandboxCodeExecutor]:
+        request.getfixturevalue("sandbox_image" if kind is DockerCommandLineCodeExecutor else "bubblewrap")
+        chosen = {**options, "mode": request.param} if modes else options
+        async with kind(**chosen) as started:
+            yield started
+
+    return shared
 
 
 def pause_container(client: APIClient, name: str | None) -> None:

@@ -13,7 +13,6 @@ from codeact_sandbox import (
     DockerOptions,
     Sandbox,
     SandboxDied,
-    SandboxPool,
     SandboxProtocolError,
     Unsupported,
 )
@@ -131,17 +130,6 @@ def test_a_sandbox_that_waits_has_ports_that_end_with_it() -> None:
     assert not again.socket.exists()
     again.close()
     assert threading.active_count() == before
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_a_sandbox_of_a_pool_with_a_forwarded_port_is_not_used_again() -> None:
-    async with SandboxPool(1, backend="bubblewrap", mode="session", max_uses=5) as pool:
-        names = []
-        for _ in range(2):
-            async with AsyncSandbox(pool=pool) as box:
-                names.append(box._managed.name)
-                await box.forward(8000)
-        assert names[0] != names[1]
 
 
 async def test_a_sandbox_that_opens_a_channel_of_the_host_is_ended() -> None:

@@ -26,7 +26,6 @@ from codeact_sandbox import (
 from codeact_sandbox.pool import SandboxPool
 from tests import processes
 from tests.cases import case
-from tests.sandbox import reused
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -223,7 +222,7 @@ def test_a_stream_that_is_left_after_stop_starts_no_thread() -> None:
 
 @pytest_asyncio.fixture
 async def box() -> AsyncIterator[AsyncSandbox]:
-    async with reused.sandbox("bubblewrap", timeout=20) as started:
+    async with AsyncSandbox("bubblewrap", timeout=20) as started:
         yield started
 
 

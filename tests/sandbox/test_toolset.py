@@ -11,7 +11,6 @@ from codeact_sandbox.tools import source
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer
-from tests.sandbox import reused
 
 
 def double(number: int) -> int:
@@ -124,7 +123,7 @@ def abs_difference(one: int, other: int) -> int:
 
 @pytest.mark.usefixtures("bubblewrap")
 async def test_code_calls_tools_that_were_added_and_tools_of_sources() -> None:
-    async with reused.sandbox("bubblewrap", timeout=20) as box:
+    async with AsyncSandbox("bubblewrap", timeout=20) as box:
         box._managed.add_tools([Shop(), abs_difference])
         result = await box.run("print(stock(fruit='figs'), abs_difference(2, 5))")
         assert result.output == "3 figs 3\n"

@@ -10,13 +10,12 @@ import pytest
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.results import ResultRecord, StoredFile
-from codeact_sandbox import Result
+from codeact_sandbox import AsyncSandbox, Result
 from codeact_sandbox.host.protocol import decode_value
 from codeact_sandbox.runner.worker.values import encode
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Artifact, ErrorInfo
 from tests.cases import case
-from tests.sandbox import reused
 
 PLAIN = [
     0, -1, 2**200, True, 1.5, 1e300, 2 + 3j, "milk", "grüße 🎉\x00\n\"\\ud800", b"\x00\xff", [], (), {}, set(), frozenset({1}),
@@ -116,7 +115,7 @@ CELLS = {
 @pytest.mark.parametrize("backend", ["docker", "bubblewrap"])
 async def test_value_of_a_block(backend: str, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("sandbox_image" if backend == "docker" else "bubblewrap")
-    async with reused.sandbox(backend, timeout=60) as box:
+    async with AsyncSandbox(backend, timeout=60) as box:
         for code, (value, text) in CELLS.items():
             if "np." in code and backend == "bubblewrap":
                 continue  # this machine's Python need not have numpy

@@ -13,7 +13,6 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.teams import Budget, coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
 from tests.cases import case
-from tests.sandbox import reused
 
 from .support import PRINT_42, ScriptedModel, texts_of
 
@@ -134,7 +133,7 @@ async def test_code_calls_tools_that_are_described_to_coder_and_reviewer(bubblew
 
     code = "```python\nprint(price('tea') * stock('tea'))\n```"
     model = ScriptedModel([code, code, "13.50. TERMINATE"])
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, tools=[stock]) as executor:
+    async with BubblewrapCommandLineCodeExecutor(tools=[stock]) as executor:
         team = coder_executor_team(model, executor, reviewer=True, tools=[price])
         result = await team.run(task="What is our tea worth?")
     assert texts_of(result)[3] == ("executor", "13.5\n")

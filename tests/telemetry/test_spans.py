@@ -18,10 +18,9 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval, ToolLimits
 from autogen_codeact.teams import Graph, Selector, Team
 from autogen_codeact.telemetry import instrument
-from codeact_sandbox import Sandbox
+from codeact_sandbox import AsyncSandbox, Sandbox
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, WORKS, decision, model_answer, scripted
-from tests.sandbox import reused
 from tests.sandbox.pool.pooled import until
 
 from .trees import Exported, attributes
@@ -51,9 +50,7 @@ async def broken() -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor() -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
-    async with reused.executor(
-        BubblewrapCommandLineCodeExecutor, mode="session", tools=[look, broken, wait]
-    ) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", tools=[look, broken, wait]) as executor:
         yield executor
 
 
@@ -147,7 +144,7 @@ async def test_spans_of_a_retry(executor: Executor, exported: Exported) -> None:
 
 async def test_spans_of_a_timeout(exported: Exported) -> None:
     code = "print('begun')\nimport time\ntime.sleep(60)"
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=3) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=3) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It never ends."))
         with instrument(agent):
             await agent.run(task="Go.")
@@ -312,7 +309,7 @@ async def test_blocks_at_the_same_time_in_process_mode_have_their_own_parents(ex
         with tracer.start_as_current_span(name):
             await box.run(f"look('{name}')")
 
-    async with reused.sandbox("bubblewrap", mode="process", tools=[look]) as box:
+    async with AsyncSandbox("bubblewrap", mode="process", tools=[look]) as box:
         with instrument(box):
             await asyncio.gather(*map(run, ("a", "b", "c")))
     lines = [line for line in exported.tree() if "database" not in line]
@@ -326,8 +323,7 @@ async def test_spans_of_refused_and_timed_out_calls(exported: Exported) -> None:
 
     BEGUN.append(asyncio.Event())
     code = "try:\n    look('a')\nexcept PermissionError:\n    pass\nwait()"
-    async with reused.executor(
-        BubblewrapCommandLineCodeExecutor,
+    async with BubblewrapCommandLineCodeExecutor(
         mode="session",
         tools=[look, wait],
         approve_tool=approve,

@@ -45,7 +45,7 @@ DockerCommandLineCodeExecutor(python="/usr/bin/python3")  # wrong
 DockerCommandLineCodeExecutor(tools=len)  # wrong
 BubblewrapCommandLineCodeExecutor(timeout=10, work_dir="coding")
 BubblewrapCommandLineCodeExecutor(image="x")  # wrong
-ExecutorPool(2, max_uses=3, timeout=10, cpus=2, tools=[len])
+ExecutorPool(2, timeout=10, cpus=2, tools=[len])
 ExecutorPool(siz=2)  # wrong
 ExecutorPool(backend="podman")  # wrong
 ExecutorPool().executor(timeot=3)  # wrong

@@ -17,7 +17,6 @@ from autogen_codeact.runs import recorded
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.teams import Handoff, Team
-from tests.sandbox import reused
 
 SHOW = """\
 class Table:
@@ -118,8 +117,8 @@ async def record_rich_run(folder: Path, **options: Any) -> Path:
         "All is well. DONE",
     )
     async with (
-        reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=5, **options) as session,
-        reused.executor(BubblewrapCommandLineCodeExecutor, timeout=20) as process,
+        BubblewrapCommandLineCodeExecutor(mode="session", timeout=5, **options) as session,
+        BubblewrapCommandLineCodeExecutor(timeout=20) as process,
     ):
         actor = CodeActAgent(
             "actor",

@@ -12,7 +12,6 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApp
 from autogen_codeact.runs import recorded
 from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
 from tests.runs.logs import lines, whole_run, write_log
-from tests.sandbox import reused
 
 from .runs import model, python
 from .watching import Watched, reading_problems, until
@@ -62,7 +61,7 @@ class LiveRun:
 
     async def run(self, *answers):
         """Run an agent with fixed answers of its model."""
-        async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session", timeout=50) as executor:
+        async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=50) as executor:
             self.executor = executor
             agent = CodeActAgent(
                 "coder",

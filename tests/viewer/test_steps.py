@@ -32,7 +32,6 @@ from autogen_codeact.viewer.steps import RunSteps
 from codeact_sandbox.types.result import ErrorInfo
 from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
-from tests.sandbox import reused
 
 from .runs import model, python
 
@@ -141,7 +140,7 @@ async def test_code_that_was_not_approved_is_a_denied_block(bubblewrap, tmp_path
 
         return ApprovalResponse(approved=False, reason="too risky")
 
-    async with reused.executor(BubblewrapCommandLineCodeExecutor, mode="session") as session:
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as session:
         client = model(python("open('x', 'w')", "I write."), "I may not.")
         agent = CodeActAgent("actor", session, model_client=client, approval_func=refuse)
         async for _ in recorded(agent, task="Write.", path=tmp_path / "run"):

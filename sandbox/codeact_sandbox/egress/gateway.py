@@ -56,13 +56,6 @@ class Gateway(Channels):
         """Whether there is no connection."""
         return not self._channels
 
-    def renew(self) -> bool:
-        """Forget the connections of the use so far, for the sandbox's next one."""
-        if self._channels or self._serving:
-            return False
-        self.log, self._shut = ConnectionLog(), False
-        return True
-
     async def release(self) -> None:
         if self._index is not None:
             await self._index.close()

@@ -49,7 +49,6 @@ MODULES = [
     "supervisor.channels",
     "supervisor.ports",
     "supervisor.proxy",
-    "supervisor.reset",
     "supervisor.scheduler",
     "supervisor.session",
     "supervisor.session_block",

@@ -21,15 +21,12 @@ from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 from codeact_sandbox.types.environment import interpreter_variables
 from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout
-from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import Result
 
 KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
 STARTS_AT_ONCE = 8
 CANCEL_TIMEOUT_S = 5.0
-RESET_SLACK_S = 1.0
-MAX_PROBLEM = 500
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
 
 
@@ -55,9 +52,6 @@ class Gateway(Protocol):
 
     def shut(self) -> None:
         """End every connection and refuse new ones, until the next block that is not part of a replay."""
-
-    def renew(self) -> bool:
-        """Forget the connections of the use so far; return whether that is possible."""
 
     def close(self) -> None:
         """End every connection."""
@@ -100,8 +94,6 @@ class RunnerClient:
         self._start_timeout_s = start_timeout_s
         self.hello: Hello | None = None  # the runner's first message; None before the start
         self._stop_lock = threading.Lock()
-        self.give_back: Callable[[RunnerClient], bool] | None = None
-        """Called at the end of a use; returns whether the sandbox stays for another one."""
 
     @property
     def alive(self) -> bool:
@@ -196,62 +188,9 @@ class RunnerClient:
         """Stop it and everything in it; repeated calls are harmless."""
         await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self.stop_blocking)))
 
-    async def end_use(self) -> None:
-        """End its use: it stays for another one if its pool takes it back, and is stopped if not."""
-        if self.give_back is not None and self.alive:
-            await self.processes.kill_all()
-        if self.give_back is None or not self.give_back(self):
-            await self.stop()
-
-    def renew(self) -> RunnerClient | None:
-        """Return the client for the next use, which has nothing of this one; None if something of this use still goes on.
-
-        This one can't be used any more; `reset_blocking` comes first.
-        """
-        # A stop that runs keeps the lock for as long as the engine takes; the caller may be an event loop.
-        if not self._stop_lock.acquire(blocking=False):
-            return None
-        try:
-            with self.requests.lock:
-                connection = self.requests.connection
-                if connection is None or not connection.is_quiet or not self.blocks.idle or self.ports is not None:
-                    return None
-                if self.gateway is not None and not self.gateway.renew():
-                    return None
-                following = RunnerClient(
-                    self._launcher,
-                    self.settings,
-                    self.name,
-                    start_timeout_s=self._start_timeout_s,
-                    grace_s=self._grace_s,
-                    gateway=self.gateway,
-                )
-                # The numbers go on: an answer that comes late can't be taken for one of the next use.
-                following.hello, following.requests.idents = self.hello, self.requests.idents
-                following.requests.connection, self.requests.connection = connection, None
-                self.requests.given_back = True
-                following.blocks.take_calls(connection)
-                following.processes.attach(connection)
-            return following
-        finally:
-            self._stop_lock.release()
-
-    def reset_blocking(self, timeout_s: float) -> str | None:
-        """End and remove everything of the uses so far, in a thread; return None, or why it must not be used again."""
-        try:
-            reply = self.requests.send(Frame.RESET, {"seconds": timeout_s}).result(timeout_s + RESET_SLACK_S)
-        except TimeoutError:
-            return f"it was not reset within {timeout_s:g} s"
-        except SandboxError as error:
-            return str(error)
-        problem = reply.message.get("problem", "it gave no answer")
-        return None if problem is None else printable(str(problem)[:MAX_PROBLEM])
-
     def stop_blocking(self) -> None:
         """Stop it, in a thread; a second call waits for the first."""
         with self._stop_lock:
-            if self.requests.given_back:
-                return
             connection = self.requests.connection
             try:
                 if connection is not None:

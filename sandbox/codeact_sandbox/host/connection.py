@@ -172,12 +172,6 @@ class Connection:
         self.send(frame)
         return reply
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether it works and no request waits for its answer."""
-        with self._lock:
-            return self.state is State.READY and not self._pending
-
     def close(self, timeout_s: float) -> bool:
         """Close the stream and wait for the thread."""
         self._begin_closing()

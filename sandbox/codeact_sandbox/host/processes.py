@@ -128,16 +128,15 @@ class Processes:
         ident = next(self.requests.idents)
         message = {**vars(command), "op": "start", "command": command.words, "env": dict(command.env or {})}
         del message["words"]
-        with self.requests.lock:
-            connection = self.requests.usable_connection()
-            process = self._running[ident] = Process(self, connection, ident, command)
-            try:
-                process.reply = connection.request(
-                    Frame.JOB, ident, message, output_room=sys.maxsize, on_output=process.on_output, keep_output=False
-                )
-            except ValueError:  # it is too long
-                del self._running[ident]
-                raise
+        connection = self.requests.usable_connection()
+        process = self._running[ident] = Process(self, connection, ident, command)
+        try:
+            process.reply = connection.request(
+                Frame.JOB, ident, message, output_room=sys.maxsize, on_output=process.on_output, keep_output=False
+            )
+        except ValueError:  # it is too long
+            del self._running[ident]
+            raise
         process.reply.add_done_callback(lambda _: self._ended(process))
         return process
 
@@ -149,10 +148,6 @@ class Processes:
     def busy(self) -> bool:
         """Whether a command runs."""
         return bool(self._running)
-
-    async def kill_all(self) -> None:
-        """Kill all commands, and wait for their end."""
-        await asyncio.gather(*(process.kill() for process in list(self._running.values())))
 
 
 class Process:

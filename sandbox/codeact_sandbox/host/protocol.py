@@ -30,7 +30,6 @@ class Frame(bytes, Enum):
     TAKE_CHECKPOINT = b"P"
     ROLL_BACK = b"R"
     KEEP_ALIVE = b"L"
-    RESET = b"Z"
     # Supervisor to host
     HELLO = b"H"
     STDOUT = b"O"
@@ -151,7 +150,6 @@ class RunnerSettings:
     own_shm: bool = False  # whether only this sandbox uses /dev/shm; then process mode empties it between blocks
     # variables for the code. They are sent over the stream: an engine, a process list or a log would show them
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    reusable: bool = False  # whether it may be reset for another use
     find_packages: tuple[str, ...] = ()  # packages whose versions are looked up at the start
     find_commands: tuple[str, ...] = ()  # commands that are looked for at the start
 

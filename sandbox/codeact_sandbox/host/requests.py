@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing
@@ -19,7 +18,6 @@ from codeact_sandbox.host.protocol import Frame, checked_entries, number_of
 from codeact_sandbox.host.stream import Calls
 from codeact_sandbox.host.waiting import asynchronous, wait_for
 from codeact_sandbox.types.errors import (
-    SandboxDied,
     SandboxError,
     SandboxFileError,
     SandboxStartError,
@@ -41,24 +39,18 @@ class Requests:
         self.name = name
         self.connection: Connection | None = None
         self.idents = itertools.count(1)  # numbers for requests
-        self.lock = threading.Lock()
-        """For the use of the connection, which can be taken away between two uses of the sandbox."""
-        self.given_back = False  # whether the connection was taken away
         self._stop = stop
 
     def usable_connection(self) -> Connection:
-        """Return the connection; the caller holds the lock."""
+        """Return the connection; SandboxStartError if there is none."""
         if self.connection is not None:
             return self.connection
-        if self.given_back:
-            raise SandboxDied(f"this use of the sandbox {self.name} has ended: start again")
         raise SandboxStartError("the sandbox has not been started")
 
     def send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
         """Send a request; the future fails if the sandbox has ended."""
-        with self.lock:
-            connection = self.usable_connection()
-            return connection.request(kind, ident if ident is not None else next(self.idents), message, data)
+        connection = self.usable_connection()
+        return connection.request(kind, ident if ident is not None else next(self.idents), message, data)
 
     async def ask(
         self, message: dict[str, Any], data: bytes = b"", ident: int | None = None, *, kind: Frame = Frame.FILE_REQUEST
@@ -140,11 +132,6 @@ class RunningBlocks:
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
 
-    @property
-    def idle(self) -> bool:
-        """Whether no block runs."""
-        return not (self._time_limits or self._calls)
-
     def take_calls(self, connection: Connection) -> None:
         """Pass the frames of calls to host tools to the blocks that make them."""
         connection.handlers[Frame.TOOL_CALL] = partial(self._on_call_frame, Frame.TOOL_CALL)
@@ -167,17 +154,16 @@ class RunningBlocks:
         """Run one block."""
         ident = next(self._requests.idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
-        with self._requests.lock:
-            connection = self._requests.usable_connection()
-            if calls is not None:
-                send = connection.send
-                calls.send = lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer))
-                self._calls[ident] = calls
-            reply = connection.request(
-                Frame.RUN_BLOCK, ident, message, code, output_room=self._output_room, on_output=on_output
-            )
-            # Blocks that were sent before may have to end first.
-            self._time_limits[ident] = timeout_s + self._grace_s
+        connection = self._requests.usable_connection()
+        if calls is not None:
+            send = connection.send
+            calls.send = lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer))
+            self._calls[ident] = calls
+        reply = connection.request(
+            Frame.RUN_BLOCK, ident, message, code, output_room=self._output_room, on_output=on_output
+        )
+        # Blocks that were sent before may have to end first.
+        self._time_limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._time_limits.values()))
             if on_sent is not None:

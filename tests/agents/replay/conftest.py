@@ -11,7 +11,6 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerC
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.managed_sandbox import ManagedSandbox
 from tests.agents.replay.support import Make
-from tests.sandbox import reused
 from tests.sandbox.egress.servers import Hosts, hosts_in
 
 ENGINES = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
@@ -34,7 +33,7 @@ async def make(engine: str, tmp_path: Path) -> AsyncIterator[Make]:
         while made:
             await made.pop().stop()
         folder = {} if "bind_dir" in options else {"work_dir": tmp_path / "work"}
-        executor = reused.executor(ENGINES[engine], mode="session", **{"timeout": 20, **folder, **options})
+        executor = ENGINES[engine](mode="session", **{"timeout": 20, **folder, **options})
         await executor.start()
         made.append(executor)
         return executor

@@ -23,7 +23,6 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.seccomp import PROFILE, SYSCALLS, bpf_program
 from codeact_sandbox.types.options import DEFAULT_IMAGE
-from tests.sandbox import reused
 
 MACHINE = platform.machine()
 NUMBERS = SYSCALLS.get(MACHINE, {})
@@ -86,7 +85,7 @@ def require(request: pytest.FixtureRequest) -> str:
 
 
 async def run_in_docker(code: str, **options):
-    async with reused.executor(DockerCommandLineCodeExecutor, **options) as executor:
+    async with DockerCommandLineCodeExecutor(**options) as executor:
         result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
     assert result.outcome == "ok", result
     return result.output

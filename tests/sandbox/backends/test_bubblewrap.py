@@ -16,7 +16,7 @@ from tests.cases import case
 from tests.sandbox.bubblewrapped import open_folder, pid_one, sandbox_user
 from tests.sandbox.sandboxes import out, run
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("bubblewrap")]
 
 MYSELF = HostUser(os.geteuid(), os.getegid(), changed=False)
 as_root = pytest.mark.skipif(

@@ -22,7 +22,7 @@ from codeact_sandbox.backends.bubblewrap.launcher import explain
 from tests.sandbox.bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder
 from tests.sandbox.sandboxes import out
 
-pytestmark = pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap", "nothing_left")
+pytestmark = pytest.mark.usefixtures("bubblewrap", "nothing_left")
 
 
 def state() -> tuple[set[int], set[str], set[str], int]:

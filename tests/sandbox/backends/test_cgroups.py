@@ -13,7 +13,7 @@ from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup, leftover_groups
 from tests.sandbox.bubblewrapped import cgroups
 from tests.sandbox.sandboxes import out, run
 
-pytestmark = pytest.mark.usefixtures("no_reused_sandboxes", "bubblewrap", "control_groups")
+pytestmark = pytest.mark.usefixtures("bubblewrap", "control_groups")
 
 
 @pytest.fixture

@@ -11,16 +11,15 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.launcher import LOCALHOST_LABEL
 from codeact_sandbox.types.options import DEFAULT_IMAGE
-from tests.sandbox import reused
 from tests.sandbox.images import build_from
-from tests.sandbox.sandboxes import inspect, out, run
+from tests.sandbox.sandboxes import inspect, out, run, shared_executor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MIB = 1024 * 1024
 
 
-executor = reused.fixture(timeout=20)
+executor = shared_executor(timeout=20)
 
 
 def container_of(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:

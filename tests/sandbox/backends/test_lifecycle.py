@@ -23,7 +23,6 @@ from autogen_codeact.executors import (
 )
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.options import DEFAULT_IMAGE
-from tests.sandbox import reused
 from tests.sandbox.conftest import containers
 from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import block, out, pause_container, run
@@ -57,7 +56,7 @@ async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExe
 @pytest_asyncio.fixture
 async def leased(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """The same with a sandbox that other tests use, too; its container does not count."""
-    made = reused.executor(DockerCommandLineCodeExecutor, mode="session")
+    made = DockerCommandLineCodeExecutor(mode="session")
     yield made
     await made.stop()
 
@@ -216,7 +215,7 @@ class TestMissing:
 
     async def test_failed_start_leaves_no_temporary_folder(self, sandbox_image, tmp_path, monkeypatch):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-        executor = reused.executor(DockerCommandLineCodeExecutor, init_command="exit 1")
+        executor = DockerCommandLineCodeExecutor(init_command="exit 1")
         for _ in range(2):
             with pytest.raises(SandboxError):
                 await executor.start()

@@ -10,7 +10,6 @@ import pytest_asyncio
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
-from tests.sandbox import reused
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]
 
@@ -29,7 +28,7 @@ class Backend:
 
     def make(self, **options: Any) -> SandboxCodeExecutor:
         """An executor that has not been started, with a sandbox that an earlier test has used where that is possible."""
-        return reused.executor(self.kind, mode=self.mode, **{"timeout": 30, **options})
+        return self.kind(mode=self.mode, **{"timeout": 30, **options})
 
     def make_fresh(self, **options: Any) -> SandboxCodeExecutor:
         """An executor that has not been started, with a sandbox of its own."""

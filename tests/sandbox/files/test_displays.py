@@ -11,7 +11,6 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
 from codeact_sandbox import Limits
 from codeact_sandbox.types.displays import interleave
-from tests.sandbox import reused
 from tests.sandbox.conftest import MakeExecutor
 from tests.sandbox.sandboxes import block, out, run
 
@@ -25,7 +24,7 @@ PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3])\n"
 async def shown(sandbox_image, tmp_path_factory):
     """One session in a folder of its own for all tests here; every test empties the folder."""
     folder = tmp_path_factory.mktemp("shown")
-    async with reused.executor(DockerCommandLineCodeExecutor, mode="session", timeout=20, work_dir=folder) as started:
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=20, work_dir=folder) as started:
         await out(started, PLOT + "plt.close()")  # once, because it takes long
         await started.checkpoint()
         yield started

@@ -11,7 +11,6 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import block, out, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image, tmp_path_factory):
     work_dir = tmp_path_factory.mktemp("work")
-    async with reused.executor(DockerCommandLineCodeExecutor, timeout=20, work_dir=work_dir) as started:
+    async with DockerCommandLineCodeExecutor(timeout=20, work_dir=work_dir) as started:
         yield started
 
 
@@ -90,7 +89,7 @@ class TestWorkDir:
         assert {(tmp_path / f"{n}.txt").read_text() for n in range(30)} == {str(n) for n in range(30)}
 
     async def test_default_work_dir_is_temporary_and_removed_at_stop(self, sandbox_image):
-        async with reused.executor(DockerCommandLineCodeExecutor) as executor:
+        async with DockerCommandLineCodeExecutor() as executor:
             result = await run(executor, "open('x.txt', 'w').write('x')")
             folder = executor.work_dir
             assert (folder / "x.txt").read_text() == "x"

@@ -47,7 +47,7 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
         "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, "
         "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
     )
-    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
         result = await run(executor, "open('large.csv')")
         assert result.error.type == "FileNotFoundError"
         # What no limit can change is said once.
@@ -62,7 +62,7 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
 async def test_many_files_left_out_are_a_few_sentences(kind: Kind, tmp_path: Path) -> None:
     for number in range(30):
         sparse(tmp_path / f"large{number:02}", 120 * MIB)
-    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
         notes = (await run(executor, "print(1)")).notes
     assert len(notes) == 9
     assert notes[-1] == "Not sent to the sandbox: 22 more files."
@@ -93,7 +93,7 @@ async def test_more_files_than_the_sandbox_may_have_fail_the_start_likewise(kind
     with pytest.raises(
         SandboxFileError, match=r"150 files need 0 bytes, .* for at most 100 files and folders.*files=\.\.\."
     ):
-        await kind.reuse(work_dir=tmp_path, limits=SMALL).start()
+        await kind.make(work_dir=tmp_path, limits=SMALL).start()
 
 
 @ONE_KIND
@@ -102,7 +102,7 @@ async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, t
     full.mkdir()
     for number in range(10_050):
         (full / str(number)).touch()
-    async with kind.reuse(work_dir=tmp_path / "work") as executor:
+    async with kind.make(work_dir=tmp_path / "work") as executor:
         await run(executor, "open('mine', 'w').write('mine')")
         assert (await executor.download("mine", full / "mine")).read_text() == "mine"
         # Its name is the user's own choice, too.
@@ -113,7 +113,7 @@ async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, t
 async def test_a_work_dir_with_many_files_does_not_hold_up_the_event_loop(kind: Kind, tmp_path: Path) -> None:
     for number in range(2000):
         (tmp_path / str(number)).write_bytes(os.urandom(100))
-    async with kind.reuse(work_dir=tmp_path, delete_tmp_files=True) as executor:
+    async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
 
         async def change_all() -> None:
             for number in range(2000):
@@ -143,7 +143,7 @@ def names(folder: Path) -> set[str]:
 @KINDS
 async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Kind, tmp_path: Path) -> None:
     many = "import os\nfor n in range(24):\n    open(f'{n}', 'wb').write(os.urandom(2 << 20))"
-    async with kind.reuse(work_dir=tmp_path) as executor:
+    async with kind.make(work_dir=tmp_path) as executor:
         await cancelled_when(executor, many, lambda: len(names(tmp_path)) > 2)
         result = await run(executor, "import os\nos.remove('23')\nopen('22', 'w').write('new')\nNone")
         assert names(tmp_path) - {"23"} == {str(number) for number in range(23)}
@@ -157,7 +157,7 @@ async def test_files_of_a_block_that_is_cancelled_while_they_are_stored(kind: Ki
 @KINDS
 async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("old")
-    async with kind.reuse(work_dir=tmp_path) as executor:
+    async with kind.make(work_dir=tmp_path) as executor:
         called = asyncio.Event()
 
         def ready() -> None:
@@ -176,7 +176,7 @@ async def test_files_of_a_block_that_is_cancelled_while_it_runs(kind: Kind, tmp_
 @pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "session")], ids=str)
 async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those_of_the_host(kind, tmp_path):
     (tmp_path / "data").write_text("old")
-    async with kind.reuse(work_dir=tmp_path) as executor:
+    async with kind.make(work_dir=tmp_path) as executor:
         await run(executor, "None")
         sandbox, workspace = executor.sandbox.client, executor.sandbox._folder.workspace
         assert sandbox is not None
@@ -197,7 +197,7 @@ async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those
 @pytest.mark.parametrize("kind", [Kind("docker", "session"), Kind("bubblewrap", "session")], ids=str)
 async def test_a_manifest_has_the_content_that_a_block_found_in_files_only_the_sandbox_has(kind, tmp_path):
     journalled = RunContext(journalled=True)
-    async with kind.reuse(work_dir=tmp_path) as executor:
+    async with kind.make(work_dir=tmp_path) as executor:
 
         async def found(code: str) -> dict[str, str]:
             result = await executor.sandbox.run_all([Block(code, "python")], journalled)

@@ -12,7 +12,6 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPoo
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
-from tests.sandbox import reused
 from tests.sandbox.bubblewrapped import descendants, pid_one
 from tests.sandbox.conftest import containers
 from tests.sandbox.sandboxes import pause_container
@@ -25,7 +24,7 @@ WATCHED = ("containers", "threads", "children", "descriptors", "control groups")
 
 def left() -> dict[str, set[str]]:
     """What of ours there is on this machine."""
-    found = reused.without(oracles.leftovers())
+    found = oracles.leftovers()
     return {name: found[name] for name in WATCHED}
 
 
@@ -40,7 +39,7 @@ def alive(kind: str) -> int:
     """How many sandboxes of this process there are."""
     if kind == "docker":
         return len(containers())
-    return sum(_is_pid_one(pid) for pid in descendants(os.getpid()) - reused.processes())
+    return sum(_is_pid_one(pid) for pid in descendants(os.getpid()))
 
 
 def _is_pid_one(pid: int) -> bool:
@@ -62,7 +61,7 @@ def signal_idle(kind: str, number: signal.Signals) -> None:
             else:
                 client.kill(name, int(number))
     else:
-        os.kill(pid_one(os.getpid(), reused.processes()), number)
+        os.kill(pid_one(os.getpid()), number)
 
 
 async def until(condition: Callable[[], Any], seconds: float = 30) -> None:
@@ -84,5 +83,5 @@ def name_of(executor: SandboxCodeExecutor) -> str:
 
 def ready_names(pool: ExecutorPool) -> set[str]:
     """Names of the sandboxes that are ready."""
-    assert pool._manager is not None
-    return {held.sandbox.name for held in pool._manager._sandboxes if held.idle}
+    assert pool._sandboxes is not None
+    return {client.name for client in pool._sandboxes.idle}

@@ -20,6 +20,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.protocol import Hello
 from codeact_sandbox.managed_sandbox import LOST
 from codeact_sandbox.types.tool import ToolAnswer
 from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until
@@ -211,18 +212,25 @@ class TestLimits:
     async def test_starts_at_once_are_limited(self, kind: str) -> None:
         pool = make(kind, 6, starts_at_once=2)
         starts, most = 0, 0
-        real = pool._start_one
+        real = pool.make_client
 
-        async def counted() -> RunnerClient:
-            nonlocal starts, most
-            starts += 1
-            most = max(most, starts)
-            try:
-                return await real()
-            finally:
-                starts -= 1
+        def counted() -> RunnerClient:
+            client = real()
+            start = client.start
 
-        pool._start_one = counted  # type: ignore[method-assign]
+            async def counted_start() -> Hello:
+                nonlocal starts, most
+                starts += 1
+                most = max(most, starts)
+                try:
+                    return await start()
+                finally:
+                    starts -= 1
+
+            client.start = counted_start  # type: ignore[method-assign]
+            return client
+
+        pool.make_client = counted  # type: ignore[method-assign]
         async with pool:
             await pool.ready()
         assert most == 2

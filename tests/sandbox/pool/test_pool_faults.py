@@ -48,36 +48,36 @@ async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: Exec
     assert (tight.idle, tight.leased) == (1, 0)
 
 
-def test_pool_started_by_many_threads_has_one_manager(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = pool_module.PoolManager
+def test_pool_started_by_many_threads_starts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = pool_module._Sandboxes
+    made = []
 
-    def slow(*given: Any) -> Any:
+    def slow(pool: Any) -> Any:
         time.sleep(0.05)  # so that the threads meet here
-        return make(*given)
+        made.append(make(pool))
+        return made[-1]
 
-    monkeypatch.setattr(pool_module, "PoolManager", slow)
-    for _ in range(2):
-        pool = ExecutorPool(1, backend="bubblewrap")
-        together, earlier = threading.Barrier(8), set(threading.enumerate())
+    monkeypatch.setattr(pool_module, "_Sandboxes", slow)
+    pool = ExecutorPool(1, backend="bubblewrap")
+    together = threading.Barrier(8)
 
-        def start(pool: ExecutorPool = pool, together: threading.Barrier = together) -> None:
-            together.wait()
-            asyncio.run(pool.start())
+    def start() -> None:
+        together.wait()
+        asyncio.run(pool.start())
 
-        threads = [threading.Thread(target=start) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        keepers = [thread for thread in set(threading.enumerate()) - earlier if thread.name == "codeact-pool"]
-        asyncio.run(pool.stop())
-        assert len(keepers) == 1
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    asyncio.run(pool.stop())
+    assert len(made) == 1
 
 
 async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_most() -> None:
     async with ExecutorPool(2, max_alive=2, acquire_timeout=3) as pool:
         await pool.ready(30)
-        names = [held.sandbox.name for held in pool._running()._sandboxes]
+        names = [client.name for client in pool._running().idle]
         with connect() as api:
             for name in names:
                 pause_container(api, name)
@@ -114,7 +114,7 @@ async def test_a_forked_child_sees_an_empty_pool_and_must_start_its_own_even_in_
     async with ExecutorPool(1, backend="bubblewrap", max_alive=1) as pool:
         await pool.ready(30)
         reading, writing = os.pipe()
-        with pool._running()._changed:  # what the manager holds while it decides
+        with pool._running()._changed:  # what a thread of the pool holds while it decides
             child = os.fork()
             if child == 0:
                 # Without the parent's lock: this thread may enter it again.

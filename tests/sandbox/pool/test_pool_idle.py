@@ -7,6 +7,7 @@ import time
 import pytest
 
 from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.protocol import Hello
 from tests.sandbox.pool.pooled import name_of, ready_names, signal_idle, until
 from tests.sandbox.pool.test_pool import ONE_KIND, make
 from tests.sandbox.sandboxes import out
@@ -42,18 +43,24 @@ class TestIdleSandboxes:
     async def test_sandboxes_that_die_at_once_are_started_again_after_pauses(self, kind: str) -> None:
         pool = make(kind)
         starts = []
-        real = pool._start_one
+        real = pool.make_client
 
-        async def dying() -> RunnerClient:
-            sandbox = await real()
-            starts.append(sandbox)
-            if len(starts) < 3:
-                await sandbox.stop()
-            return sandbox
+        def dying() -> RunnerClient:
+            client = real()
+            start = client.start
 
-        pool._start_one = dying  # type: ignore[method-assign]
+            async def start_and_die() -> Hello:
+                hello = await start()
+                starts.append(client)
+                if len(starts) < 3:
+                    await client.stop()
+                return hello
+
+            client.start = start_and_die  # type: ignore[method-assign]
+            return client
+
+        pool.make_client = dying  # type: ignore[method-assign]
         async with pool:
             began = time.monotonic()
-            await until(lambda: pool.idle == 1, 20)
-            assert len(starts) == 3
+            await until(lambda: len(starts) == 3 and pool.idle == 1, 20)
             assert time.monotonic() - began > 0.5 + 1  # the two pauses

@@ -42,7 +42,6 @@ class TestArguments:
         for options, complaint in [
             ({"size": -1}, "size must be at least 0, not -1"),
             ({"max_alive": 0}, "max_alive must be at least 1, not 0"),
-            ({"max_uses": 0}, "max_uses must be at least 1, not 0"),
             ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
             ({"size": 5, "max_alive": 4}, "size=5 is above max_alive=4: those that are ready count, too"),
             ({"acquire_timeout": -1.5}, "acquire_timeout must be above 0 seconds, not -1.5"),

@@ -5,19 +5,18 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 from codeact_sandbox.types.result import last_line
-from tests.sandbox import reused
-from tests.sandbox.sandboxes import FORGE, out, run, short_result
+from tests.sandbox.sandboxes import FORGE, out, run, shared_executor, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LOST = "The session's variables are lost; a new, empty session has been started."
 
 
-small = reused.fixture(mode="session", timeout=30, limits=Limits(memory="300m", cpus=0.3))
+small = shared_executor(mode="session", timeout=30, limits=Limits(memory="300m", cpus=0.3))
 """A session with little memory, broken again and again, also by code that never rests."""
 
 
-attacked = reused.fixture(mode="session", timeout=30)
+attacked = shared_executor(mode="session", timeout=30)
 """The sandbox of `fresh`."""
 
 

@@ -7,8 +7,7 @@ import pytest
 from autogen_core import CancellationToken
 
 from tests.cases import case
-from tests.sandbox import reused
-from tests.sandbox.sandboxes import block, out, run, short_result
+from tests.sandbox.sandboxes import block, out, run, shared_executor, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,10 +26,10 @@ ALIVE = """
 """
 
 
-executor = reused.fixture(timeout=TIMEOUT_S)
+executor = shared_executor(timeout=TIMEOUT_S)
 
 
-session = reused.fixture(mode="session", timeout=TIMEOUT_S)
+session = shared_executor(mode="session", timeout=TIMEOUT_S)
 
 
 class TestDeadline:

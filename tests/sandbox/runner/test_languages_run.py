@@ -5,13 +5,12 @@ import pytest
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from codeact_sandbox.types.languages import LANGUAGES
 from tests.cases import case
-from tests.sandbox import reused
-from tests.sandbox.sandboxes import block, out, run
+from tests.sandbox.sandboxes import block, out, run, shared_executor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-executor = reused.fixture(
+executor = shared_executor(
     "process",
     "session",
     timeout=20,

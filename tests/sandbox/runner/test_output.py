@@ -5,15 +5,14 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ExecutionResult
 from tests.cases import case
-from tests.sandbox import reused
-from tests.sandbox.sandboxes import block, out, run
+from tests.sandbox.sandboxes import block, out, run, shared_executor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MIB = 1024 * 1024
 
 
-executor = reused.fixture("process", "session", timeout=20)
+executor = shared_executor("process", "session", timeout=20)
 
 
 class TestOutputLimit:

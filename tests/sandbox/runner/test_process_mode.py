@@ -7,13 +7,12 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxStartError
 from tests.cases import case
-from tests.sandbox import reused
-from tests.sandbox.sandboxes import out, run, short_result, without_landlock
+from tests.sandbox.sandboxes import out, run, shared_executor, short_result, without_landlock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-executor = reused.fixture(timeout=40)
+executor = shared_executor(timeout=40)
 
 
 class TestScript:

@@ -9,7 +9,6 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from tests.sandbox import reused
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
 
@@ -43,9 +42,7 @@ async def test_every_checked_block_of_the_recorded_sessions_agrees(shared_data):
     # One block prints a list made from a set of strings, whose order depends on the interpreter's hash seed.
     # Python 3.12 and later warn of escape sequences such as "\\d"; an older one made the record.
     environment = {"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore::SyntaxWarning"}
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, mode="session", timeout=20, environment=environment
-    ) as executor:
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=20, environment=environment) as executor:
         await executor.checkpoint()
         for session in sessions:
             for number, step in enumerate(session["steps"]):
@@ -66,7 +63,7 @@ async def test_recorded_answers_print_what_was_recorded(shared_data):
     answers = read_rows(shared_data / "tora/answers.jsonl.gz")
     assert len(answers) == 600
     misses = set()
-    async with reused.executor(DockerCommandLineCodeExecutor, timeout=20, delete_tmp_files=True) as executor:
+    async with DockerCommandLineCodeExecutor(timeout=20, delete_tmp_files=True) as executor:
         for answer in answers:
             (text,) = answer["code"]
             (block,) = [found for found in extract_code_blocks(text) if found.language == "python"]

@@ -10,7 +10,6 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
 from tests.abuse.subject import Kind
-from tests.sandbox import reused
 
 
 class Tool:
@@ -50,9 +49,10 @@ async def makes(kind: Kind) -> AsyncIterator[Callable[..., Awaitable[SandboxCode
     async def make(*tools: Any, at_start: bool = False, **options: Any) -> SandboxCodeExecutor:
         options = {"mode": kind.mode, "timeout": 30, **options}
         if at_start:
-            made.append(reused.executor(kind.executor, tools=tools, **options))
+            made.append(kind.executor(tools=tools, **options))
         else:
-            made.append(reused.executor_with_tools(kind.executor, tools, **options))
+            made.append(kind.executor(**options))
+            made[-1].add_tools(tools)
         await made[-1].start()
         return made[-1]
 

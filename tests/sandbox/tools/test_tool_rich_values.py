@@ -20,7 +20,6 @@ from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.rich_values import rich_type
 from tests.cases import case
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import out, run
 
 numpy = pytest.importorskip("numpy")
@@ -87,9 +86,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 async def executor(sandbox_image: str) -> AsyncIterator[SandboxCodeExecutor]:
     tools = [scale, big, summary, same, turn, count_lines, export]
     limits = ToolLimits(file_bytes="8m")
-    async with reused.executor(
-        DockerCommandLineCodeExecutor, mode="session", tools=tools, tool_limits=limits, timeout=30
-    ) as started:
+    async with DockerCommandLineCodeExecutor(mode="session", tools=tools, tool_limits=limits, timeout=30) as started:
         yield started
 
 

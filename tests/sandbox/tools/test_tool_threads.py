@@ -13,7 +13,6 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolLimits
 from codeact_sandbox import HostTool
 from codeact_sandbox.types.tool import ToolStuckError
-from tests.sandbox import reused
 from tests.sandbox.sandboxes import out
 
 STUCK = (
@@ -156,8 +155,6 @@ async def test_a_stuck_tool_is_a_timeout_error_in_the_code(bubblewrap: None) -> 
                 print(error)
     """
     tool = HostTool(wait, thread="own")
-    async with reused.executor(
-        BubblewrapCommandLineCodeExecutor, tools=[tool], tool_limits=ToolLimits(seconds=0.2)
-    ) as executor:
+    async with BubblewrapCommandLineCodeExecutor(tools=[tool], tool_limits=ToolLimits(seconds=0.2)) as executor:
         assert await out(executor, code) == f"the host tool wait did not answer within 0.2 s\nToolStuckError: {STUCK}\n"
         release.set()

@@ -22,7 +22,6 @@ FILE_REQUEST = b"F"
 TAKE_CHECKPOINT = b"P"  # also supervisor to worker
 ROLL_BACK = b"R"
 KEEP_ALIVE = b"L"
-RESET = b"Z"
 TOOL_ANSWER = b"T"  # also supervisor to block
 CHANNEL = b"N"  # both ways
 JOB = b"J"  # both ways

@@ -53,10 +53,6 @@ class EventLoop:
             self._timers = [item for item in self._timers if item[2] is not None]
             heapq.heapify(self._timers)
 
-    def drop_timers(self):
-        """Call nothing of what was to be called later."""
-        self._timers.clear()
-
     def _wait_s(self):
         if not self._timers:
             return None

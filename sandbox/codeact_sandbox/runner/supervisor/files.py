@@ -108,10 +108,6 @@ class Files:
             raise OSError(22, NOT_REGULAR)
         return fd, info
 
-    def is_receiving(self):
-        """Return whether a file has been sent in part."""
-        return bool(self._uploads)
-
     def _folder(self, name, create=False):
         parts = name.split("/")[:-1]
         absolute = name.startswith("/")

@@ -64,11 +64,6 @@ class HomeFolders:
             for name in ("", *self._folders):
                 os.chmod(os.path.join(home, name), 0o700)
 
-    def forget(self):
-        """Do not remove homes any more: none is left."""
-        self._removals.clear()
-        self._left.clear()
-
     def remove(self, home):
         """Remove a home: at once if it is as it was made, else in slices; and homes that could not be removed before."""
         try:

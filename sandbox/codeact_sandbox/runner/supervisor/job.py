@@ -80,15 +80,6 @@ class Jobs:
         for output in stalled:
             self._supervisor.output_reader.resume(output)
 
-    def abandon(self):
-        """Wait for nothing of the jobs but the end of their processes."""
-        for job in self.running.values():
-            job.killed = job.killed or "cancel"
-
-    def forget(self):
-        for job in list(self.running.values()):
-            job.abandon()
-
     def ended(self, job):
         del self.running[job.ident]
         self._supervisor.scheduler.job_ended()
@@ -198,9 +189,6 @@ class Job(process_block.ProcessBlock):
         elif not self.finished:
             self.killed = self.killed or why
             self.finish()
-
-    def abandon(self):
-        self.finish()
 
     def finish(self):
         """Send the result, when the host has taken streamed output; not when its time is over, or it was killed."""

@@ -161,10 +161,6 @@ class OutputReader:
         else:
             self._close(capture)
 
-    def forget(self):
-        while self._drained:
-            self._close(self._drained.popleft())
-
     def _close(self, capture):
         if capture.timer is not None:
             self._loop.cancel(capture.timer)

@@ -71,10 +71,6 @@ class Proxy(channels.Channels):
         if self._index:
             packages.use_index(address + "/simple/", self.supervisor.config["packages"])
 
-    def was_used(self):
-        """Return whether there has been a connection, or none could be accepted."""
-        return bool(self._count) or not self._listening
-
     def listen(self):
         """Accept connections while there are fewer channels than allowed."""
         listening = len(self._channels) < self._max_channels

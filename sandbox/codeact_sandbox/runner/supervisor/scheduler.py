@@ -26,10 +26,6 @@ class Scheduler:
         self._in_session = self._config["mode"] == "session"
         self._max_running = 1 if self._in_session else self._config["concurrency"]
         self._preloaded_files = set()
-        self.forget()
-
-    def forget(self):
-        """Forget the blocks so far, of which none runs or waits."""
         self.running = {}
         # The block or the request about checkpoints that uses the session now.
         self.session_task = None
@@ -40,10 +36,6 @@ class Scheduler:
         self._forks_ahead = not self._in_session
         self._last_end = 0.0
         self._back_to_back = False
-
-    def is_busy(self):
-        """Return whether a block runs or waits, or something else uses the session."""
-        return bool(self.running or self._queue or self.session_task is not None)
 
     def keep_preloaded_files(self):
         """Never remove what is now in /dev/shm: preloaded modules have created it."""

@@ -24,16 +24,6 @@ class Session:
         self.supervisor = supervisor
         self.loop = supervisor.loop
         self.scheduler = supervisor.scheduler
-        self.forget()
-        name = supervisor.config["listener"] = "codeact-" + os.urandom(8).hex()
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind("\0" + name)
-        self._listener.listen(BACKLOG)
-        self._listener.setblocking(False)
-        self.loop.selector.register(self._listener, selectors.EVENT_READ, self._accept)
-
-    def forget(self):
-        """Forget the blocks so far; their interpreter and its checkpoints have ended."""
         self.worker = None
         self.environment = session_environment.SessionEnvironment()
         # Whether the last block had no checkpoint.
@@ -43,6 +33,12 @@ class Session:
         self._next_checkpoint = None
         # The checkpoints that the host has requested, by name, each with the directory and environment at that time.
         self._kept = {}
+        name = supervisor.config["listener"] = "codeact-" + os.urandom(8).hex()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind("\0" + name)
+        self._listener.listen(BACKLOG)
+        self._listener.setblocking(False)
+        self.loop.selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     # The interpreter
 
@@ -135,13 +131,6 @@ class Session:
         if self._next_checkpoint is not None:
             self._next_checkpoint.drop()
             self._next_checkpoint = None
-
-    def drop_checkpoints(self):
-        """End all checkpoints, and refuse connections of the interpreter."""
-        self.drop_next_checkpoint()
-        for name in list(self._kept):
-            self._drop(name)
-        self._close_waiting()
 
     def take_notes(self):
         """Return, once, what a block's result has to say about the last restored checkpoint."""

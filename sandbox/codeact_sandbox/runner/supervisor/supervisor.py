@@ -20,7 +20,6 @@ from . import (
     ports,
     process_block,
     proxy,
-    reset,
     scheduler,
     session,
     session_block,
@@ -60,11 +59,8 @@ class Supervisor:
         self.earlier_code = process_block.EarlierCode()
         # Relays that wait until the stream to the host has room.
         self.paused_relays = set()
-        # What a reset goes back to; None if this sandbox is for one use.
-        self.fresh = None
         self._block_count = 0
         self._ready = False
-        self._resetting = False
         self._writing = False
         self._last_received = time.monotonic()
 
@@ -120,9 +116,6 @@ class Supervisor:
             self._answer_call(ident, payload)
             return
         message, data = wire.unpack(payload)
-        late = kind == wire.JOB and message.get("op") != "start"
-        if self._resetting and not late and kind not in (wire.KILL_BLOCK, wire.CHANNEL, wire.KEEP_ALIVE):
-            raise wire.ProtocolError("a request during a reset")
         if kind == wire.RUN_BLOCK:
             self._run_block(ident, message, data)
         elif kind == wire.KILL_BLOCK:
@@ -138,9 +131,6 @@ class Supervisor:
             self._session_for(ident).roll_back(ident, message.get("name"))
         elif kind == wire.CHANNEL and self._channels_of(ident) is not None:
             self._channels_of(ident).on_message(ident, message, data)
-        elif kind == wire.RESET:
-            self._resetting = True
-            reset.Reset(self, message["seconds"], lambda problem: self._on_reset(ident, problem)).step()
         elif kind != wire.KEEP_ALIVE:
             raise wire.ProtocolError("unknown frame type %r" % kind)
 
@@ -178,36 +168,6 @@ class Supervisor:
         if left <= 0:
             os._exit(LEASE_EXPIRED)
         self.loop.call_later(left, self._check_lease)
-
-    # Reset
-
-    def _on_reset(self, ident, problem):
-        """Answer the host. After a reset that has failed, it only ends the sandbox."""
-        self._resetting = problem is not None
-        self.send(wire.ANSWER, ident, {"problem": problem})
-
-    def forget_blocks(self):
-        """Forget everything of the blocks and jobs so far, whose processes have ended."""
-        self.jobs.forget()
-        self.loop.drop_timers()
-        if self.config.get("lease_s"):
-            self._check_lease()
-        self.paused_relays.clear()
-        self.output_reader.forget()
-        self.homes.forget()
-        self.workers.ending.clear()
-        self.scheduler.forget()
-        if self.session is not None:
-            self.session.forget()
-        self.files = files.Files(self.config["workspace"])
-        self.earlier_code = process_block.EarlierCode()
-        self._block_count = 0
-
-    def begin(self):
-        self.scheduler.keep_preloaded_files()
-        if self.session is not None:
-            self.session.start()
-        self.scheduler.fork_next_worker()
 
     # Frames to the host
 
@@ -247,11 +207,11 @@ class Supervisor:
     def _on_zygote_ready(self, message):
         if not self._ready:
             self._ready = True
-            unfit = message.pop("unfit", None)
-            if self.config.get("reusable"):
-                self.fresh = reset.FreshState(self, unfit)
             self.send(wire.HELLO, 0, dict(describe(self.config), **message))
-            self.begin()
+            self.scheduler.keep_preloaded_files()
+            if self.session is not None:
+                self.session.start()
+            self.scheduler.fork_next_worker()
         else:
             self.scheduler.fork_next_worker()
 

@@ -62,7 +62,6 @@ class WorkerProcesses:
         self._zygote_home = None
         self._added_tools = None
         self._had_zygote = False
-        self._zygotes = 0
 
     # The zygote
 
@@ -86,7 +85,6 @@ class WorkerProcesses:
                 os._exit(71)
         theirs.close()
         self._zygote_pid = pid
-        self._zygotes += 1
         self._added_tools = None
         self._zygote = ProcessConnection(self._selector, self._on_zygote_frame, self._on_zygote_exit)
         self._zygote.connect(ours, pid)
@@ -197,26 +195,8 @@ class WorkerProcesses:
         system.send_signal(worker.pid, signal.SIGKILL)
         worker.connection.close()
 
-    def kill_all(self, seconds):
-        """Kill every process but this one and the zygote."""
-        for worker in self._requested.values():
-            worker.kill_when_forked = True
-        self.resume_zygote()
-        spared = {os.getpid(), self._zygote_pid}
-        system.kill_trees(lambda parent_of: [pid for pid in parent_of if pid not in spared], seconds=seconds)
-        self.collect()
-        return not (self._requested or self._by_pid or set(system.list_pids()) - spared)
-
     def has_tools(self):
         return bool(self._config.get("tools") or self._added_tools)
-
-    def has_forked(self):
-        """Return whether the zygote has answered all requests for workers."""
-        return not self._requested
-
-    def was_replaced(self):
-        """Return whether the zygote is not the first one, or has been sent tools since."""
-        return self._zygotes > 1 or self._added_tools is not None
 
     def discard(self, worker):
         """Kill a worker that is not needed, as soon as its process is known."""

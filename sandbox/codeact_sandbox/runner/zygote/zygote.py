@@ -1,7 +1,6 @@
 """A warm interpreter that has run no user code: imports the requested modules, then forks a worker for each request."""
 
 import ctypes
-import fcntl
 import gc
 import importlib
 import os
@@ -15,7 +14,7 @@ import types
 import warnings
 
 from ..shared import packages, system, wire
-from ..worker import checkpoint_fork, imports, stdio, tools, worker
+from ..worker import imports, stdio, tools, worker
 
 _signal = importlib.import_module("_signal")  # faster than the module signal, which converts values to enums
 WARM_UP_RUNS = 12  # Python 3.11 specializes a function at its eighth call
@@ -52,8 +51,6 @@ def run(sock, config):
     gc.enable()
     report = {"preload": problems, "tools": broken_tools, "commands": packages.commands(config["find_commands"])}
     report["packages"] = packages.versions(config["find_packages"], sys.path)
-    if config.get("reusable"):
-        report["unfit"] = find_shared_state({0, 1, 2, sock.fileno(), null, wakeup_read, wakeup_write})
     sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, report))
     try:
         Zygote(sock, ready, null, (wakeup_read, wakeup_write)).serve()
@@ -204,11 +201,6 @@ class Zygote:
         # User code must not write to the container's standard error.
         os.dup2(self.null, 2)
         os.close(self.null)
-        if self.ready.config.get("reusable"):
-            # Its flags are shared by all who have inherited it.
-            own = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            os.dup2(own, 0)
-            os.close(own)
         os.setsid()
         os.nice(WORKER_NICENESS)
         self.ready.serve(fd, home, installs)
@@ -249,28 +241,3 @@ def make_immortal():
         if memory[address >> 2] != _IMMORTAL:  # else writing it would copy memory that processes share
             memory[address >> 2] = _IMMORTAL
     return len(objects)
-
-
-# State that all forks share and that code could change: such a sandbox is not used again
-
-_PATH_ONLY = 0x200000  # O_PATH
-# Handled by the zygote itself, or by its forks: neither does anything in the zygote.
-_OWN_SIGNALS = checkpoint_fork.ALWAYS_CAUGHT | 1 << signal.SIGCHLD - 1
-
-
-def find_shared_state(known):
-    """Return a sentence on something that code in a fork of this process could change for all later forks, or None."""
-    with open("/proc/self/maps", "rb") as file:
-        for line in file:
-            fields = line.split(None, 5)
-            if fields[1].startswith(b"rw") and fields[1].endswith(b"s"):
-                return "a module of `preload` shares memory between processes"
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            # Of a descriptor of this kind there is nothing to change.
-            if number not in known and not fcntl.fcntl(number, fcntl.F_GETFL) & _PATH_ONLY:
-                return "a module of `preload` has left %s open" % os.readlink("/proc/self/fd/%d" % number)
-        except OSError:
-            continue  # of the listing itself
-    caught = checkpoint_fork.caught_signals() & ~_OWN_SIGNALS
-    return "a module of `preload` handles the signal %d" % caught.bit_length() if caught else None
