@@ -313,7 +313,8 @@ class _Sandboxes:
 
     def _update(self) -> None:
         if self._stopping:
-            for future in [*self._waiting, *self._wait_full]:
+            pending: list[Future[Any]] = [*self._waiting, *self._wait_full]
+            for future in pending:
                 _fail(future, SandboxNotStarted("the pool has been stopped"))
             self._waiting.clear()
             self._wait_full.clear()

@@ -9,6 +9,7 @@ import re
 import secrets
 import socket
 import struct
+import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -27,6 +28,7 @@ ANSWER_TIMEOUT_S = 20.0
 _HOST = re.compile(rb"\r\nhost:[ \t]*([a-z0-9.]+)(?::[0-9]+)?[ \t]*\r\n", re.IGNORECASE)
 _FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _ABORT = struct.pack("ii", 1, 0)
+_making = threading.Lock()
 T = TypeVar("T")
 
 
@@ -233,7 +235,7 @@ async def forward(sandbox: HasCommands, port: int) -> Forward:
     if getattr(sandbox.options, "network", None) == "host":
         raise Unsupported(f"the sandbox has this machine's network (network='host'): connect to 127.0.0.1:{port}")
     client = await live_client(sandbox)
-    with client.requests.lock:
+    with _making:  # another thread may do the same
         connection = client.requests.usable_connection()
         if client.ports is None:
             client.ports = Ports()

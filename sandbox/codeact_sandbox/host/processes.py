@@ -321,11 +321,10 @@ class Process:
         late = f"the sandbox {self._name} did not answer"
         room = 2 * self._owner.output_limit + OUTPUT_SLACK
         requests = self._owner.requests
-        with requests.lock:
-            connection = requests.usable_connection()
-            asked = connection.request(
-                Frame.JOB, next(requests.idents), {"op": "output", "job": self.ident}, output_room=room
-            )
+        connection = requests.usable_connection()
+        asked = connection.request(
+            Frame.JOB, next(requests.idents), {"op": "output", "job": self.ident}, output_room=room
+        )
         reply = await wait_for(asked, ANSWER_TIMEOUT_S, late)
         dropped = reply.message.get("dropped")
         if self._ended or not isinstance(dropped, list) or len(dropped) != len(self.kept):
