@@ -34,7 +34,6 @@ def make_client(
     tools: Mapping[str, Any],
     progress: Progress | None = None,
     resolve_name: Resolver = resolve_by_system,
-    *,
 ) -> RunnerClient:
     """Make the client of a sandbox that has not been started."""
     gateway = _make_gateway(options, resolve_name)
