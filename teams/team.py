@@ -17,7 +17,7 @@ from autogen_codeact.teams.config import TeamConfig, load_part
 from autogen_codeact.teams.run import Message, Run, SavedRun, Task, message_types, task_messages
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
 from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, next_names
-from autogen_codeact.teams.undo import TeamLock, Undo, close_all, end_tasks, renew
+from autogen_codeact.teams.undo import TeamLock, Undo, close_all, end_tasks
 
 
 class Team(BaseTeam, Component[TeamConfig]):
@@ -33,7 +33,7 @@ class Team(BaseTeam, Component[TeamConfig]):
     - Afterwards the interrupted turn has not happened: its speaker is given the same messages again, its state is put back to
       before the turn (if it can save and load its state), and the termination condition is reset.
 
-    A nested AutoGen team whose run is interrupted gets a new message bus; used alone, it would stay blocked.
+    A nested AutoGen team whose run is interrupted can't run again; its next turn is a `RuntimeError` that says so.
 
     Args:
         participants: Agents and teams; their names must differ.
@@ -363,10 +363,6 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._undo.add(run.turns)
         tasks: dict[str, asyncio.Task[Any]] = {f"The turn of {name!r}": turn for name, turn in run.turns.items()}
         tasks[f"A run of {self.name!r}"] = driver
-        loop = asyncio.get_running_loop()
-        for name, turn in run.turns.items():
-            if renew(self._by_name[name]):
-                loop.call_later(0.05, turn.cancel)
         for task in tasks.values():
             task.cancel()
         with self._lock.ending():

@@ -12,36 +12,6 @@ from typing import Any
 from autogen_agentchat.base import ChatAgent, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.teams import BaseGroupChat
-from autogen_core import SingleThreadedAgentRuntime
-
-from autogen_codeact.teams.parts import teams_of
-
-
-def renew(participant: ChatAgent | BaseTeam) -> bool:
-    """Cancel what runs on the message buses of AutoGen's teams in a participant, and give each a new one.
-
-    AutoGen's teams offer no way to do it, so this uses their private attributes. What the team remembers is lost; its saved state
-    can be loaded afterwards. A team with a runtime of the user's is left as it is.
-
-    Returns True where there was one: then the run has to be cancelled twice, because the first time it waits for the old bus.
-    """
-    renewed = False
-    for team in teams_of(participant):
-        runtime = getattr(team, "_runtime", None)
-        if not isinstance(team, BaseGroupChat) or not isinstance(runtime, SingleThreadedAgentRuntime):
-            continue
-        if not team._embedded_runtime:
-            continue
-        for task in list(runtime._background_tasks):
-            task.cancel()
-        if runtime._run_context is not None:
-            runtime._run_context._run_task.cancel()
-        team._runtime = SingleThreadedAgentRuntime(ignore_unhandled_exceptions=False)
-        team._output_message_queue = asyncio.Queue()
-        team._initialized = team._is_running = False
-        renewed = True
-    return renewed
-
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +120,7 @@ class Undo:
         self._states: dict[str, Mapping[str, Any]] = {}
         self._before: dict[str, Mapping[str, Any] | None] = {}  # the states before the turns under way
         self._reset_is_due = False
+        self._unusable: set[str] = set()
 
     async def begin(self, name: str) -> None:
         """Note the state of a participant whose turn begins; before that, `wait`."""
@@ -164,7 +135,10 @@ class Undo:
         """Note an interrupted run, with its turns under way."""
         # A turn that waits for an earlier one does not take its place.
         self._busy.update({name: task for name, task in turns.items() if not self._is_busy(name)})
-        self._states.update({name: state for name, state in self._before.items() if state is not None})
+        states = {name: state for name, state in self._before.items() if state is not None}
+        autogens = {name for name in turns if isinstance(self._participants[name], BaseGroupChat)}
+        self._unusable |= autogens
+        self._states.update({name: state for name, state in states.items() if name not in autogens})
         self._before.clear()
         self._reset_is_due = True
 
@@ -200,6 +174,11 @@ class Undo:
 
     async def wait(self, name: str) -> None:
         """Wait until a participant's turn that ignored its cancellation has ended, and undo it."""
+        if name in self._unusable:
+            raise RuntimeError(
+                f"{name!r} is a team of AutoGen's whose run was interrupted: its reset() does not make it usable again. "
+                "Make it anew, or make it a Team, which goes on."
+            )
         if self._is_busy(name):
             self._busy[name].cancel()
             await asyncio.wait({self._busy[name]}, timeout=self._busy_s)
@@ -228,8 +207,6 @@ class Undo:
             return {}
 
     async def set_state(self, name: str, state: Mapping[str, Any]) -> None:
-        """Load a state into a participant; after a turn that ignores its cancellation, when that has ended."""
-        if self._is_busy(name):
-            self._states[name] = state
-        else:
-            await self._participants[name].load_state(state)
+        """Load a state into a participant, when it is not busy any more."""
+        await self.wait(name)
+        await self._participants[name].load_state(state)
