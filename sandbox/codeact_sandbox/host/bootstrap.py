@@ -27,6 +27,7 @@ MODULES = [
     "worker.magics",
     "worker.ipython_shell",
     "worker.small_shell",
+    "worker.cell_loop",
     "worker.cells",
     "worker.interpreter",
     "worker.shell_state",

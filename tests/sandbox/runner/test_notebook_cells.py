@@ -71,17 +71,14 @@ class TestAwait:
         assert out(session, "await task") == "7\n"
         assert out(session, "async with asyncio.timeout(5) as t: print(await slow(8))") == "8\n"
 
-    def test_tasks_do_not_run_between_cells(self, session: LocalRunner) -> None:
-        out(session, SLOW + "count = 0")
+    def test_due_tasks_go_on_before_the_next_cell(self, session: LocalRunner) -> None:
         out(
             session,
-            "async def counter():\n    global count\n    while True:\n        count += 1\n        await slow(0)\n",
+            "import asyncio, time\nasync def steps():\n    await asyncio.sleep(0.01)\n    await asyncio.sleep(0)\n    return 5",
         )
-        out(session, "counting = asyncio.create_task(counter())\nawait asyncio.sleep(0.02)")
-        first = out(session, "count")
-        time.sleep(0.05)
-        assert out(session, "count") == first != "0\n"
-        assert out(session, "counting.cancel(); await asyncio.sleep(0)\ncounting.cancelled()") == "True\n"
+        out(session, "task = asyncio.create_task(steps())")
+        out(session, "time.sleep(0.02)")
+        assert out(session, "task.done(), task.result()") == "(True, 5)\n"
 
     def test_asyncio_run_works_before_and_after_await(self, session: LocalRunner) -> None:
         out(session, SLOW)
@@ -392,3 +389,84 @@ class TestCheckpoints:
                     if (tasks, began < sent) == (1, True):
                         break
                     assert time.monotonic() < deadline, (tasks, began, sent)
+
+
+# The event loop counts as running in every cell
+
+
+def test_future_of_one_cell_is_awaited_in_a_later_one(session):
+    out(session, SLOW + "future = asyncio.gather(slow(1), slow(2))")
+    assert out(session, "await future") == "[1, 2]\n"
+
+
+def test_constructor_that_needs_a_running_loop_works_outside_await(session):
+    out(
+        session,
+        "import asyncio\nclass Client:\n    def __init__(self): self.loop = asyncio.get_running_loop()\nclient = Client()",
+    )
+    assert out(session, "async def same(): return asyncio.get_running_loop() is client.loop\nawait same()") == "True\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "asyncio.run(slow(3))",
+        "asyncio.get_event_loop().run_until_complete(slow(3))",
+        "asyncio.new_event_loop().run_until_complete(slow(3))",
+        "asyncio.Runner().run(slow(3)) if hasattr(asyncio, 'Runner') else 3",
+        "await asyncio.to_thread(asyncio.run, slow(3))",
+    ],
+)
+def test_calls_that_start_a_loop_work_as_in_a_script(session, call):
+    assert out(session, SLOW + call) == "3\n"
+    assert out(session, "asyncio.get_running_loop() is asyncio.get_event_loop()") == "True\n"
+
+
+def test_task_begins_at_the_end_of_the_cell_that_creates_it(session):
+    out(
+        session,
+        "import asyncio\nseen = []\nasync def note(): seen.append('began')\n"
+        "task = asyncio.create_task(note())\nseen.append('cell')",
+    )
+    assert out(session, "seen, task.done()") == "(['cell', 'began'], True)\n"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8", "no-such-thing"])
+def test_encoding_line_of_a_cell_is_ignored(session, encoding):
+    assert out(session, f"# -*- coding: {encoding} -*-\nprint(len('größe'))") == "5\n"
+
+
+# Events for extensions of IPython
+
+
+def test_autoreload_sees_a_module_that_a_cell_has_changed(ipython):
+    out(ipython, "%load_ext autoreload\n%autoreload 2\nopen('reloaded.py', 'w').write('VALUE = 1')\nimport reloaded")
+    out(ipython, "open('reloaded.py', 'w').write('VALUE = 22  # longer')")
+    assert out(ipython, "reloaded.VALUE") == "22\n"
+    out(ipython, "%autoreload 0")
+
+
+def test_events_come_around_each_cell(ipython):
+    out(
+        ipython,
+        "events = get_ipython().events\nseen = []\n"
+        "first, last = (lambda: seen.append('before')), (lambda: seen.append('after'))\n"
+        "before = lambda info: seen.append(info.raw_cell)\nafter = lambda result: seen.append(repr(result.error_in_exec))\n"
+        "calls = dict(pre_execute=first, pre_run_cell=before, post_execute=last, post_run_cell=after)\n"
+        "for name in calls: events.register(name, calls[name])",
+    )
+    error(ipython, "1/0")
+    seen = out(
+        ipython,
+        "for name in calls: events.unregister(name, calls[name])\nprint(seen[2:6])",
+    )
+    assert seen == "['before', '1/0', 'after', \"ZeroDivisionError('division by zero')\"]\n"
+
+
+def test_loop_runs_in_a_cell_that_imports_asyncio_after_the_session_was_idle(tmp_path):
+    with LocalRunner(str(SYSTEM_PYTHON), tmp_path, mode="session") as runner:
+        runner.greet()
+        out(runner, "1")
+        time.sleep(0.2)  # the session prepares its next cell meanwhile
+        out(runner, SLOW + "future = asyncio.gather(slow(1))")
+        assert out(runner, "await future") == "[1]\n"

@@ -60,7 +60,6 @@ class TestScript:
         for code, kind in [
             ("x = '\0'", "SyntaxError"),
             ("print(", "SyntaxError"),
-            ("# -*- coding: no-such-thing -*-\n", "SyntaxError"),
             ("type('N' * 10**7, (Exception,), {})('m' * 10**7).no", "AttributeError"),
         ]:
             with case(code, kind):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.host import bootstrap, protocol, runner_modules
-from codeact_sandbox.host.blocks import _KEEP_STATE
 from tests.cases import case
 from tests.sandbox.runner.local_runner import LocalRunner, find_python
 
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.more
 
 RUNNER = Path(__file__).parents[3] / "sandbox/codeact_sandbox/runner"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
-SHELL = ["sh", "-c", _KEEP_STATE, "sh", "{file}"]
+SHELL = ["sh", "{file}"]
 
 
 def namespaces_work() -> bool:

@@ -3,7 +3,7 @@
 import signal
 
 from ..shared import wire
-from ..worker import cells, execution, stdio, values
+from ..worker import cell_loop, execution, stdio, values
 from . import session_environment
 
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
@@ -36,8 +36,8 @@ def check(report):
 def task_names(report):
     """Return the names of the tasks that were pending when a checkpoint was taken that has been restored."""
     names = report.get("cancelled")
-    names = names[: cells.MAX_NAMED_TASKS] if isinstance(names, list) else []
-    names = [_text(name, cells.TASK_NAME_LIMIT) for name in names if isinstance(name, str)]
+    names = names[: cell_loop.MAX_NAMED_TASKS] if isinstance(names, list) else []
+    names = [_text(name, cell_loop.TASK_NAME_LIMIT) for name in names if isinstance(name, str)]
     return ["".join(char if char.isprintable() else "?" for char in name) for name in names]
 
 

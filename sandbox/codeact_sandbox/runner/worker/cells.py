@@ -8,9 +8,6 @@ import sys
 
 from . import cell_text, display, execution, ipython_shell, small_shell, values
 
-# A cell that calls one of these outside of a function needs a loop that runs.
-_NEEDS_LOOP = ("create_task", "ensure_future", "get_running_loop")
-_NEEDS_LOOP_BYTES = tuple(name.encode() for name in _NEEDS_LOOP)
 _MAX_VALUES = 1000
 _NOT_LOADED = "IPython is installed but could not be loaded (%s: %s); a small set of magics is used instead\n"
 _CO_COROUTINE = 0x80  # the module inspect takes milliseconds to import
@@ -20,20 +17,19 @@ _ANNOTATIONS = __future__.annotations.compiler_flag
 class Cell:
     """A compiled cell."""
 
-    def __init__(self, body, last, in_loop):
+    def __init__(self, body, last):
         self.body = body
         self.last = last
-        self.in_loop = in_loop
 
 
 class Cells:
     """Runs the cells of one session."""
 
-    def __init__(self, namespace):
+    def __init__(self, namespace, loop):
         self.namespace = namespace
         self.inputs = [""]
         self.values = {}
-        self.loop = CellLoop()
+        self.loop = loop
         self.shell = None
         # What `get_ipython()` returns.
         self.public = small_shell.ZMQLikeShellStub(self)
@@ -86,18 +82,28 @@ class Cells:
     def _run_and_show(self, code, filename):
         if b"IPython" in code:
             self.load_shell()  # what the cell imports is to find it
-        value = self._execute(self.compile(code, filename))
-        return None if value is None else self.show(value)
+        if self.shell is not None:
+            self.shell.begin_cell(self.inputs[-1])
+        error = None
+        try:
+            with self.loop:
+                value = self._execute(self.compile(code, filename))
+                self.loop.finish_cell()
+                return None if value is None else self.show(value)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if self.shell is not None:
+                self.shell.end_cell(self.inputs[-1], error)
 
     def _execute(self, cell):
         if cell.body is not None:
-            self._evaluate(cell.body, cell.in_loop)
-        return None if cell.last is None else self._evaluate(cell.last, cell.in_loop)
+            self._evaluate(cell.body)
+        return None if cell.last is None else self._evaluate(cell.last)
 
-    def _evaluate(self, code, in_loop):
+    def _evaluate(self, code):
         self._flags |= code.co_flags & _ANNOTATIONS  # as in a notebook, it holds for later cells
-        if in_loop and not code.co_flags & _CO_COROUTINE:
-            return self.loop.call(lambda: eval(code, self.namespace))
         result = eval(code, self.namespace)
         return self.loop.run(result) if code.co_flags & _CO_COROUTINE else result
 
@@ -106,7 +112,7 @@ class Cells:
     def compile(self, code, filename):
         if not cell_text.is_command(code, self.namespace, vars(builtins)):
             try:
-                return self._compiled(ast.parse(code, filename), code, filename)
+                return self._compiled(_parsed(code, filename), code, filename)
             except SyntaxError:
                 text = code.decode("utf-8", "replace")
                 if not cell_text.is_special(text):
@@ -120,7 +126,7 @@ class Cells:
         if not translated.startswith("\n" * blank):
             translated = "\n" * blank + translated.lstrip("\n")
         code = translated.encode("utf-8", "replace")
-        tree = ast.parse(code, filename)
+        tree = _parsed(code, filename)
         cell_text.align(tree, text, translated)
         return self._compiled(tree, code, filename)
 
@@ -163,23 +169,27 @@ class Cells:
         self.values[self.number] = namespace["_%d" % self.number] = value
 
 
+def _parsed(code, filename):
+    # As text: an old encoding line (PEP 263) is not true of what came as text.
+    return ast.parse(code.decode("utf-8-sig", "replace"), filename)
+
+
 def _compiled(tree, code, filename, flags, shows_all):
     last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     silenced = last is not None and cell_text.is_silenced(code, last)
     last = None if silenced else last
-    in_loop = any(name in code for name in _NEEDS_LOOP_BYTES) and _needs_loop(tree)
     if last is not None:
         tree.body.pop()
     if shows_all and not silenced:
         tree = ast.Interactive(tree.body)
     # Both before anything runs: what can't be compiled has no effect.
     try:
-        return Cell(*_code_of(tree, last, filename, flags), in_loop)
+        return Cell(*_code_of(tree, last, filename, flags))
     except SyntaxError:
         if b"await" not in code and b"async" not in code:
             raise
         try:
-            return Cell(*_code_of(tree, last, filename, flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), in_loop)
+            return Cell(*_code_of(tree, last, filename, flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
         except SyntaxError:
             pass
         raise
@@ -191,109 +201,3 @@ def _code_of(tree, last, filename, flags):
     if last is None:
         return body, None
     return body, compile(ast.Expression(last.value), filename, "eval", flags, dont_inherit=True)
-
-
-def _needs_loop(node):
-    """Return whether code outside of functions starts a task."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            continue
-        if isinstance(child, ast.Call):
-            name = getattr(child.func, "attr", None) or getattr(child.func, "id", None)
-            if name in _NEEDS_LOOP:
-                return True
-        if _needs_loop(child):
-            return True
-    return False
-
-
-# The event loop of cells
-
-MAX_NAMED_TASKS = 10
-TASK_NAME_LIMIT = 100
-
-
-class CellLoop:
-    """An asyncio event loop that is made when the first cell awaits something.
-
-    Nothing of asyncio is imported before: that takes longer than a short block.
-    """
-
-    def __init__(self):
-        self._loop = None
-        self._pool = None
-
-    def run(self, coroutine):
-        """Run a coroutine until it ends; other tasks of the loop run meanwhile."""
-        loop = self._open_loop()
-        try:
-            # What it raises does not pass through asyncio, so that a traceback shows no function of asyncio.
-            result, error = loop.run_until_complete(_caught(coroutine))
-        finally:
-            self._end_idle_threads(loop)
-        if error is not None:
-            raise error
-        return result
-
-    def call(self, function):
-        """Call a function while the loop runs, so that it can start tasks."""
-
-        async def call():
-            return function()
-
-        return self.run(call())
-
-    def discard(self):
-        """Give up the loop in a restored checkpoint: threads that it waits for are gone."""
-        loop, self._loop, self._pool = self._loop, None, None
-        names = []
-        if loop is None:
-            return names
-        try:
-            asyncio = sys.modules["asyncio"]
-            for task in asyncio.all_tasks(loop):
-                names.append(_name(task))
-                # Not `task.cancel()`, which only takes effect when the loop runs.
-                asyncio.Future.cancel(task)
-            asyncio.set_event_loop(None)
-        except Exception:
-            pass  # the code has changed asyncio; the session goes on without the loop all the same
-        return sorted(names)[:MAX_NAMED_TASKS]
-
-    def _open_loop(self):
-        import asyncio
-
-        if self._loop is None or self._loop.is_closed():
-            self._loop = asyncio.new_event_loop()
-            self._renew_pool(self._loop)
-        # `asyncio.run` of an earlier cell leaves none.
-        asyncio.set_event_loop(self._loop)
-        return self._loop
-
-    def _renew_pool(self, loop):
-        from concurrent.futures import ThreadPoolExecutor
-
-        self._pool = ThreadPoolExecutor(thread_name_prefix="asyncio")
-        loop.set_default_executor(self._pool)
-
-    def _end_idle_threads(self, loop):
-        """End the threads of `asyncio.to_thread`: while there is one, no checkpoint can be taken ahead."""
-        asyncio = sys.modules["asyncio"]
-        if self._pool is None or loop.is_closed() or not self._pool._threads or asyncio.all_tasks(loop):
-            return
-        self._pool.shutdown(wait=False)
-        self._renew_pool(loop)
-
-
-async def _caught(coroutine):
-    try:
-        return await coroutine, None
-    except BaseException as error:  # whatever the cell raises is its result, also SystemExit
-        return None, error
-
-
-def _name(task):
-    try:
-        return str(task.get_coro().__qualname__)[:TASK_NAME_LIMIT]
-    except Exception:  # a coroutine may be an object of any class
-        return "a task"

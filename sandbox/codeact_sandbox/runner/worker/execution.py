@@ -1,11 +1,15 @@
 """Running Python code, and how it ended; `cells` runs that of sessions."""
 
+import atexit
 import builtins
 import errno
+import gc
 import io
 import linecache
 import os
+import stat
 import sys
+import threading
 import traceback
 import types
 
@@ -40,6 +44,40 @@ def new_main():
     return module.__dict__
 
 
+# What finalizers use goes last: modules, functions, classes and constants.
+_USED_BY_FINALIZERS = (types.ModuleType, types.FunctionType, type, str, bytes, int, float)
+_WRITES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+
+
+def end_interpreter(namespace):
+    """Do what Python does at its end, before the process exits: wait for threads, call exit handlers, close files.
+
+    The variables go in reverse order, so that finalizers still find what was defined before.
+    """
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        stdio.flush()
+    except BaseException as error:  # atexit prints what exit handlers raise; the exit code stays
+        sys.__stderr__.write("%s in an exit handler\n" % type(error).__name__)
+    for name in reversed(list(namespace)):
+        if not issubclass(type(namespace.get(name)), _USED_BY_FINALIZERS):
+            namespace.pop(name, None)
+    gc.collect()
+    for file in gc.get_objects():
+        if issubclass(type(file), _WRITES):
+            _flush_if_on_disk(file)
+    stdio.flush()
+
+
+def _flush_if_on_disk(file):
+    try:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a thread may hold the lock of a pipe that nothing reads
+            file.flush()
+    except Exception:
+        pass  # it is closed, detached, or the disk is full
+
+
 def hide_folders(*folders):
     """Leave functions of files in these folders out of tracebacks, too."""
     global _own_files  # noqa: PLW0603
@@ -47,7 +85,8 @@ def hide_folders(*folders):
 
 
 def run_script(code, filename, namespace):
-    return run_guarded(filename, lambda: exec(compile(code, filename, "exec", dont_inherit=True), namespace))
+    text = code.decode("utf-8-sig", "replace")  # an old encoding line (PEP 263) is not true of what came as text
+    return run_guarded(filename, lambda: exec(compile(text, filename, "exec", dont_inherit=True), namespace))
 
 
 def run_guarded(filename, run):

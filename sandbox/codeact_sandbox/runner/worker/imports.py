@@ -12,10 +12,18 @@ import types
 from . import display, figures, ipython_display
 
 
+class Hooks:
+    """What a session does when asyncio has been imported."""
+
+    on_asyncio = None
+
+
 def install(config):
     figures.Settings.always = config["mode"] != "session"
     own = os.environ.get("MPLBACKEND")
     adapters = {"IPython.core.display_functions": ipython_display.adapt, "plotly.io._renderers": _set_renderer}
+    if config["mode"] == "session":
+        adapters["asyncio"] = lambda module: Hooks.on_asyncio and Hooks.on_asyncio(module)
     if "MPLBACKEND" not in (config.get("environment") or {}):
         adapters["matplotlib"] = lambda module: _set_backend(module, own)
     sys.meta_path.insert(0, AdaptingFinder(adapters))

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from ..shared import packages, wire
-from . import cell_text, cells, display, displays, execution, stdio, tools
+from . import cell_loop, cell_text, cells, display, displays, execution, stdio, tools
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
@@ -78,7 +78,7 @@ class SessionInterpreter:
         builtins.display = display.display
         self.namespace = execution.new_main()
         self.namespace.update(tools.public())
-        self.cells = cells.Cells(self.namespace)
+        self.cells = cells.Cells(self.namespace, cell_loop.CellLoop())
         _replace_interactive(lambda: self.cells.public)
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
@@ -111,7 +111,7 @@ class SessionInterpreter:
         _cwd()
         _environment()
         displays.begin(lambda *_: None, "")
-        cells.Cells({"__builtins__": builtins}).run(WARM_UP_CODE, WARM_UP_NAME)
+        cells.Cells({"__builtins__": builtins}, cell_loop.NoLoop()).run(WARM_UP_CODE, WARM_UP_NAME)
         execution.hide_lines(WARM_UP_NAME)
         displays.end()
         self.restore_builtins()

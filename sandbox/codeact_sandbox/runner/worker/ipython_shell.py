@@ -40,6 +40,7 @@ class IPythonShell:
         self.public = _shell_class(cells).instance(
             config=_configuration(), user_module=sys.modules["__main__"], user_ns=namespace
         )
+        self._kinds = importlib.import_module("IPython.core.interactiveshell")
         namespace.update(saved)
         if not had_open:
             namespace.pop("open", None)
@@ -49,6 +50,21 @@ class IPythonShell:
         displays.State.format = self.public.display_formatter.format
         displays.State.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
+
+    def begin_cell(self, text):
+        """Trigger the events before a cell, for extensions such as autoreload."""
+        self.public.events.trigger("pre_execute")
+        self.public.events.trigger("pre_run_cell", self._info(text))
+
+    def end_cell(self, text, error):
+        """Trigger the events after a cell."""
+        result = self._kinds.ExecutionResult(self._info(text))
+        result.error_in_exec = error
+        self.public.events.trigger("post_execute")
+        self.public.events.trigger("post_run_cell", result)
+
+    def _info(self, text):
+        return self._kinds.ExecutionInfo(text, True, False, True, None)
 
     def _capture(self, data, metadata):
         """Give a display to `%%capture`, if that is running; return whether it is."""

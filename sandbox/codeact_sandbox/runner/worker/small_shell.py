@@ -54,6 +54,12 @@ class ZMQLikeSmallShell:
         is_command = "\n" not in text.strip() and hasattr(self.magics, "line_" + first)
         return cell_text.translate("%" + text.lstrip() if is_command else text)
 
+    def begin_cell(self, text):
+        """Do nothing: there are no extensions that wait for cells."""
+
+    def end_cell(self, text, error):
+        """Do nothing, as `begin_cell`."""
+
     def text_of(self, value):
         """Return the text by which a value is shown."""
         return values.own_text(value)

@@ -1,7 +1,6 @@
 """A process that runs blocks: one and exits (process mode), or one after the other in a live namespace (session mode)."""
 
 import _socket
-import atexit
 import errno
 import fcntl
 import os
@@ -9,7 +8,6 @@ import resource
 import signal
 import site
 import sys
-import threading
 from select import POLLIN, poll
 
 from ..shared import packages, system, wire
@@ -84,8 +82,12 @@ class Worker:
         self._save_code(ident, path, code)
         displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
         outcome = self.script.run(code, path, request["tool_sources"])
-        self._exit_if_forked(outcome)
-        self._end_process(ident, outcome)
+        forked = os.getpid() != self.pid
+        execution.end_interpreter(self.script.namespace)
+        if not forked:  # only the worker itself reports
+            displays.end()
+            self._report(ident, outcome)
+        os._exit(outcome.exit_code)
 
     def _run_cell(self, ident, request, code, fds):
         """Run a Python block of a session, and reconnect."""
@@ -196,18 +198,6 @@ class Worker:
         os.dup2(fd, number, inheritable=True)
 
     # The end of a block
-
-    def _end_process(self, ident, outcome):
-        """End as an interpreter does, except that the kernel frees the memory, which is faster."""
-        try:
-            threading._shutdown()
-            atexit._run_exitfuncs()
-            stdio.flush()
-        except BaseException as error:  # atexit prints what exit handlers raise; the exit code stays
-            sys.__stderr__.write("%s in an exit handler\n" % type(error).__name__)
-        displays.end()
-        self._report(ident, outcome)
-        os._exit(outcome.exit_code)
 
     def _end_without_command(self, ident, command, error):
         import shutil  # here, because it imports compressors, whose libraries each fork would have to map
