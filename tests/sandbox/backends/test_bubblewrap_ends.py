@@ -14,11 +14,9 @@ import pytest
 
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
-    SandboxError,
     SandboxStartError,
     SandboxUnavailable,
 )
-from codeact_sandbox.backends.bubblewrap.launcher import explain
 from tests.sandbox.bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder
 from tests.sandbox.sandboxes import out
 
@@ -72,25 +70,12 @@ class TestEnd:
 
 
 class TestFailedStart:
-    async def test_does_not_start_with_a_folder_that_is_not_there(self):
-        with pytest.raises(SandboxStartError, match="/no/such/folder can't be shown to the sandbox: there is no such"):
-            await BubblewrapCommandLineCodeExecutor(readable=["/no/such/folder"]).start()
-
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandboxes belong to another user")
     async def test_does_not_start_with_a_folder_that_its_user_can_not_reach(self, tmp_path):
         (tmp_path / "closed").mkdir(mode=0o700)
         (tmp_path / "closed" / "inner").mkdir()
         with pytest.raises(SandboxStartError, match="must be able to reach this path"):
             await BubblewrapCommandLineCodeExecutor(readable=[tmp_path / "closed" / "inner"]).start()
-
-    async def test_does_not_start_with_a_python_that_is_none(self):
-        for python, words in (
-            ("/bin/false", "it does not run"),
-            ("/bin/true", "it is not Python"),
-            ("/no/py", "no such"),
-        ):
-            with pytest.raises(SandboxUnavailable, match=words):
-                await BubblewrapCommandLineCodeExecutor(python=python).start()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root's sandboxes belong to another user")
     async def test_does_not_start_with_a_bound_folder_of_root(self):
@@ -141,21 +126,6 @@ class TestRefusal:
             with pytest.raises(SandboxUnavailable, match=r"too old .* version 0\.8 or later is needed"):
                 await BubblewrapCommandLineCodeExecutor().start()
 
-    async def test_is_refused_by_a_bubblewrap_that_hangs(self, monkeypatch):
-        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
-        with open_folder() as folder:
-            monkeypatch.setenv("PATH", fake(folder, "exec sleep 600"))
-            with pytest.raises(SandboxStartError, match="bubblewrap did not start"):
-                await BubblewrapCommandLineCodeExecutor().start()
-
-    async def test_is_refused_by_a_bubblewrap_that_writes_without_end(self, monkeypatch):
-        monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 1)
-        with open_folder() as folder:
-            monkeypatch.setenv("PATH", fake(folder, "yes >&2"))
-            with pytest.raises(SandboxError) as caught:
-                await BubblewrapCommandLineCodeExecutor().start()
-        assert len(str(caught.value)) < 100_000
-
     def test_is_refused_where_the_kernel_allows_no_more_namespaces(self):
         code = (
             "import asyncio\nfrom autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor\n"
@@ -173,10 +143,6 @@ class TestRefusal:
             "SandboxUnavailable this machine does not let bubblewrap make a sandbox (bwrap: Creat"
         )
         assert "user.max_user_namespaces above 0" in done.stdout
-
-    def test_unknown_messages_are_passed_on(self):
-        assert str(explain("bwrap: something new")) == "bubblewrap did not start: bwrap: something new"
-        assert type(explain("bwrap: something new")) is SandboxStartError
 
 
 class TestWithoutUnshare:

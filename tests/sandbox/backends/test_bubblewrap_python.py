@@ -17,7 +17,6 @@ from autogen_core.code_executor import FunctionWithRequirements
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits, SandboxStartError, SandboxUnavailable
 from codeact_sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
-from codeact_sandbox.backends.bubblewrap.mounts import shown_arguments, system_arguments
 from tests.sandbox.bubblewrapped import SYSTEM_PYTHON, open_folder
 from tests.sandbox.images import make_wheel
 from tests.sandbox.packages.conftest import configure
@@ -130,10 +129,6 @@ class TestPythonOption:
         with pytest.raises(SandboxUnavailable, match=r"would show .*/home/me too"):
             await BubblewrapCommandLineCodeExecutor(python=str(place / "bin" / "python3")).start()
 
-    async def test_name_of_a_python_is_looked_up(self):
-        async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:
-            assert json.loads(await out(executor, LOOK)) == [str(SYSTEM_PYTHON), "/usr", "/usr"]
-
 
 async def test_missing_packages_of_functions_are_an_error() -> None:
     def using(package: str) -> BubblewrapCommandLineCodeExecutor:
@@ -182,25 +177,6 @@ class TestDefaultPython:
             monkeypatch.setattr(sys, "executable", str(path))
             found = find_interpreter(None, host_user())
             assert (found.path, found.note) == (SYSTEM_PYTHON.parent.resolve() / SYSTEM_PYTHON.name, "")
-
-
-class TestSystemFolders:
-    def test_bin_may_be_a_folder_instead_of_a_link(self, tmp_path):
-        for name in ("usr/bin", "bin", "lib", "etc/java-99"):
-            (tmp_path / name).mkdir(parents=True)
-        (tmp_path / "sbin").symlink_to("usr/sbin")
-        arguments = system_arguments(tmp_path)
-        assert arguments[:3] == ["--ro-bind", str(tmp_path / "usr"), "/usr"]
-        triples = list(zip(arguments, arguments[1:], arguments[2:], strict=False))
-        assert ("--ro-bind-try", str(tmp_path / "bin"), "/bin") in triples
-        assert ("--symlink", "usr/sbin", "/sbin") in triples
-        assert ("--ro-bind-try", str(tmp_path / "etc/java-99"), "/etc/java-99") in triples
-
-    def test_circular_links_are_an_error(self, tmp_path):
-        (tmp_path / "a").symlink_to("b")
-        (tmp_path / "b").symlink_to("a")
-        with pytest.raises(RuntimeError, match="too many symbolic links"):
-            shown_arguments([tmp_path / "a"])
 
 
 def as_other(uid: int, home: Path, work: Callable[[], Any]) -> Any:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.backends import owner
 from codeact_sandbox.backends.docker.leftovers import KIND, LIFE, OWNER, owner_labels, owner_state
 from tests.cases import case
 
@@ -81,24 +80,3 @@ def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(other):
             process.wait()
             assert owner_state(marks) == "dead"
             assert owner_state(change(marks)) == "unknown"
-
-
-def test_a_process_that_proc_hides_is_unknown(monkeypatch, tmp_path, other):
-    process, marks = other
-    # As for another user's process where /proc is mounted with hidepid.
-    for name in ("sys/kernel/random", "self/ns"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "sys/kernel/random/boot_id").write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
-    (tmp_path / "self/ns/pid").symlink_to("/proc/self/ns/pid")
-    monkeypatch.setattr(owner, "_PROC", tmp_path)
-    assert owner_state(marks) == "unknown"
-    process.kill()
-    process.wait()
-    assert owner_state(marks) == "dead"
-
-
-def test_without_proc_every_owner_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    marks = owner_labels()
-    monkeypatch.setattr(owner, "_PROC", tmp_path)
-    assert owner_labels()[LIFE] == "unknown"
-    assert owner_state(marks) == owner_state(owner_labels()) == "unknown"

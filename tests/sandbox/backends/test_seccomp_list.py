@@ -103,26 +103,12 @@ def test_program_decides_each_number_as_the_list_does(arch):
             assert decide(program, ARCHITECTURES[arch], number, *arguments) == expected, (names.get(number), arguments)
 
 
-def test_program_is_small_enough_for_the_kernel_and_jumps_forward_only(arch):
-    instructions = list(struct.iter_unpack("<HBBI", bpf_program(arch)))
-    assert len(instructions) < 4096
-    for at, (code, if_true, if_false, k) in enumerate(instructions):
-        furthest = at + 1 + (k if code == 0x05 else max(if_true, if_false))
-        assert code == 0x06 or furthest < len(instructions)
-
-
 def test_foreign_architectures_and_x32_are_killed(arch):
     program = bpf_program(arch)
     for foreign in {0x40000003, 0x40000028, 0, *ARCHITECTURES.values()} - {ARCHITECTURES[arch]}:  # i386, arm, none
         assert decide(program, foreign, SYSCALLS[arch]["getpid"]) == "kill"
     x32 = 0x40000000 | SYSCALLS[arch]["getpid"]
     assert decide(program, ARCHITECTURES[arch], x32) == ("kill" if arch == "x86_64" else "ENOSYS")
-
-
-def test_calls_newer_than_the_list_do_not_exist(arch):
-    newest = max(SYSCALLS[arch].values())
-    program = bpf_program(arch)
-    assert [decide(program, ARCHITECTURES[arch], newest + step) for step in (1, 2, 1000)] == ["ENOSYS"] * 3
 
 
 def test_ioctl_requests_are_compared_by_the_32_bits_that_the_kernel_uses(decided):
@@ -233,13 +219,6 @@ def test_numbers_are_those_of_the_kernels_headers(arch):
     assert {name: ours.get(name) for name in known} == known
 
 
-def test_every_name_on_the_list_is_a_call_of_some_architecture():
-    names = {name for entry in LIST["syscalls"] for name in entry["names"]}
-    assert names <= {name for numbers in SYSCALLS.values() for name in numbers}
-    unconditional = [name for entry in LIST["syscalls"] if "args" not in entry for name in entry["names"]]
-    assert len(unconditional) == len(set(unconditional))
-
-
 def test_only_native_entries_are_in_the_list():
     assert [(item["architecture"], item["subArchitectures"]) for item in LIST["archMap"]] == [
         ("SCMP_ARCH_X86_64", []),
@@ -266,11 +245,6 @@ def test_file_that_is_not_a_profile_is_refused(tmp_path):
                 path.write_text(content)
             with pytest.raises(SandboxStartError, match=re.escape(str(path))):
                 docker_profile(str(path))
-
-
-def test_unconfined_is_refused():
-    with pytest.raises(SandboxStartError, match="unconfined"):
-        docker_profile("unconfined")
 
 
 @pytest.mark.usefixtures("docker_engine")

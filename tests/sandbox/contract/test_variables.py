@@ -1,14 +1,8 @@
 """What variables of `environment=` do: the same in every executor and mode, also when a process of the sandbox is replaced."""
 
 import json
-import os
-import re
-import tempfile
-from pathlib import Path
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.sandbox.contract.conftest import EACH_ONCE
-from tests.sandbox.images import make_wheel
 from tests.sandbox.sandboxes import out, run
 
 GIVEN = {
@@ -90,65 +84,3 @@ async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(mak
             print(pool.map(given.f, [3]))
     """
     assert await out(executor, code) == "[4]\n"
-
-
-@EACH_ONCE
-async def test_without_variables_a_block_runs_as_python_does(make, backend):
-    """But no modules are cached: an edit in the same second would not count."""
-    executor = await make()
-    shown = await out(executor, "import sys; print(sys.flags.optimize, sys.dont_write_bytecode, sys.warnoptions)")
-    assert shown == "0 True []\n"
-    assert await out(executor, "import site; print(site.ENABLE_USER_SITE)") == "True\n"
-
-
-@EACH_ONCE
-async def test_preloaded_modules_see_variables_without_a_path(make, backend):
-    """A place could be code's to write: an earlier sandbox's, where a folder is mounted. A block sees all of them."""
-    seen = "os.environ.get('WORD'), os.environ.get('PLACE'), os.environ['HOME'], os.getcwd()"
-    # Not in /tmp, where code may write to what is around it.
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
-        folder = Path(made)
-        os.chmod(folder, 0o755)
-        (folder / "ahead.py").write_text(f"import os\nseen = {seen}\n")
-        if backend.kind is DockerCommandLineCodeExecutor:
-            place, shown = "/mnt/given", {"extra_volumes": {str(folder): {"bind": "/mnt/given", "mode": "ro"}}}
-        else:
-            place, shown = str(folder), {"readable": [folder]}
-        given = {"WORD": "w", "PLACE": "/workspace/x", "HOME": "/workspace/home", "PYTHONPATH": place}
-        executor = await make(environment=given, preload=["ahead"], **shown)
-        expected = "('w', None, '/tmp/home', '/') ('w', '/workspace/x', '/workspace/home', '/workspace')\n"
-        if not backend.session:  # where each has a home of its own
-            expected = "('w', None, '/packages/home-…', '/') ('w', '/workspace/x', '/packages/home-…', '/workspace')\n"
-        for _ in range(2):
-            shown = await out(executor, f"import ahead, os; print(ahead.seen, ({seen}))")
-            assert re.sub("home-[0-9a-f]{16}", "home-…", shown) == expected
-            await run(executor, KILL_ZYGOTE)
-
-
-@EACH_ONCE
-async def test_without_the_users_site_no_block_finds_packages_there(make, backend, tmp_path):
-    """`PYTHONNOUSERSITE`, for blocks as for the programs that they start."""
-    folder = "import os, site; os.makedirs(site.getusersitepackages(), exist_ok=True)"
-    found = "import site, sys; print(site.getusersitepackages() in sys.path, site.ENABLE_USER_SITE)"
-    for given, expected in (({}, "True True\n"), ({"PYTHONNOUSERSITE": "1"}, "False False\n")):
-        executor = await make(environment=given)
-        if backend.session:
-            await out(executor, folder)
-        else:
-            # Have the folder of packages made, by an empty package.
-            await executor.upload(make_wheel(tmp_path, "", name="nothing", needs=""))
-            await out(executor, "pip install --no-index ./nothing-1.0-py3-none-any.whl", "sh")
-        assert await out(executor, found) == expected
-        assert await out(executor, f"python3 -c '{found}'", "sh") == expected
-
-
-@EACH_ONCE
-async def test_a_home_that_can_not_be_made_is_none(make, backend):
-    """A start that fails for it would be worse."""
-    for home in ("/proc/none", "/home/nobody/at/all", "relative"):
-        executor = await make(environment={"HOME": home})
-        shown = await out(executor, "import os; print(os.environ['HOME'], os.path.isdir(os.environ['HOME']))")
-        if backend.session:
-            assert shown == f"{home} {home == 'relative'}\n"
-        else:
-            assert re.fullmatch(r"/packages/home-\w+ True\n", shown)

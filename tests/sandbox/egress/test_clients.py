@@ -78,59 +78,6 @@ def packed(folder: Path, *names: str) -> Path:
     return archive
 
 
-@pytest.mark.parametrize("backend", ["docker-session"], indirect=True)
-async def test_requests(allow: Allow, hosts: Hosts) -> None:
-    """It is not in the image; with its pure packages sent along it keeps connections, and streams."""
-    packed(hosts.ca_file.parent, "requests", "urllib3", "idna", "certifi", "charset_normalizer")
-
-    def serve(sock: object) -> None:
-        while True:
-            read_request(sock)  # type: ignore[arg-type]
-            sock.sendall(answer(b"x" * 1_000_000))  # type: ignore[attr-defined]
-
-    secure = hosts.serve(serve, "ok.example", tls=True)
-    plain = hosts.serve(echo_request, "plain.example")
-    executor = await allow(entry(secure), entry(plain, "plain.example"), timeout=30)
-    code = f"""
-    import sys
-    sys.path.insert(0, "packages.zip")
-    import requests
-    with requests.Session() as session:
-        session.verify = "ca.pem"
-        for _ in range(3):
-            print(len(session.get("https://ok.example:{secure.port}/").content))
-        print(session.post("http://plain.example:{plain.port}/", data={{"a": "b"}}).text.splitlines()[-1])
-        try:
-            session.get("https://evil.example/")
-        except requests.exceptions.ProxyError as error:
-            print({REFUSED!r} in str(error))
-    """
-    assert await out(executor, code) == "1000000\n" * 3 + "a=b\nTrue\n"
-    assert secure.connections == 1
-
-
-async def test_curl(allow: Allow, hosts: Hosts) -> None:
-    server = hosts.serve(echo_request, "ok.example", tls=True)
-    plain = hosts.serve(echo_request, "plain.example")
-    executor = await allow(entry(server), entry(plain, "plain.example"))
-    if (await run(executor, "command -v curl", "sh")).exit_code != 0:
-        pytest.skip("there is no curl in this sandbox")
-    code = f"""
-    curl -sS --cacert ca.pem https://ok.example:{server.port}/a | head -1
-    curl -sS http://plain.example:{plain.port}/b | head -1
-    curl -sS http://evil.example/
-    curl -sS https://evil.example/ 2>&1
-    """
-    result = await run(executor, code, "sh")
-    assert result.output.splitlines() == [
-        "GET /a HTTP/1.1\r".rstrip(),
-        "GET /b HTTP/1.1",
-        NOT_LISTED.format("evil.example:80"),
-        "curl: (56) CONNECT tunnel failed, response 403",
-    ]
-    assert f"A connection was refused: {REFUSED}." in result.notes
-
-
 def index(folder: Path) -> Handler:
     """A package index with one wheel."""
     wheel = make_wheel(folder, "answer = 42", needs="tinywheel")

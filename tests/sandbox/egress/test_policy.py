@@ -3,13 +3,10 @@
 import ipaddress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from codeact_sandbox.types.allowed_domains import Policy, Refused, parse_entry
-from codeact_sandbox.types.host_names import is_address, normalise, why_not_public
+from codeact_sandbox.types.host_names import normalise
 from tests.cases import case
-from tests.texts import ANY
 
 
 class TestHosts:
@@ -41,18 +38,6 @@ class TestHosts:
         for host in cases:
             with case(host), pytest.raises(ValueError, match=r"not the name|not an IPv|not ASCII|has a zone"):
                 normalise(host)
-
-    @given(st.text(ANY, max_size=40))
-    def test_normalising_hosts_twice_changes_nothing(self, host: str) -> None:
-        try:
-            found = normalise(host)
-        except ValueError:
-            return
-        assert found.isascii()
-        assert found == found.lower().rstrip(".")
-        assert normalise(f"[{found}]" if ":" in found else found) == found
-        if is_address(found):
-            ipaddress.ip_address(found)
 
 
 class TestEntries:
@@ -112,10 +97,6 @@ class TestEntries:
                     Policy(["ok.example", entry])
                 assert message in str(caught.value)
 
-    def test_one_string_is_not_a_list(self) -> None:
-        with pytest.raises(TypeError, match="give a list of hosts"):
-            Policy("api.example.com")
-
 
 def check(entries: list[str], host: str, *addresses: str, port: int = 443) -> str | None:
     """Return the reason for which it is refused, or None."""
@@ -156,11 +137,6 @@ class TestAddresses:
         for address in cases:
             with case(address):
                 assert check(["ok.example"], "ok.example", address) is None
-
-    @given(st.ip_addresses())
-    def test_addresses_that_are_public_are_global_for_python_too(self, address: ipaddress.IPv4Address) -> None:
-        if why_not_public(address) is None:
-            assert address.is_global
 
     def test_one_refused_address_rules_out_the_others(self) -> None:
         message = check(["ok.example"], "ok.example", "1.1.1.1", "10.0.0.1")

@@ -1,6 +1,5 @@
 """What code shows: displays in the result, their files, and the lines in the output that stand for them."""
 
-import os
 import struct
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest_asyncio
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
-from codeact_sandbox import Limits
 from codeact_sandbox.types.displays import interleave
 from tests.sandbox.conftest import MakeExecutor
 from tests.sandbox.sandboxes import block, out, run
@@ -68,28 +66,6 @@ async def test_open_figures_are_shown_by_show_and_at_the_end_of_a_block(session:
         ("figure-2.png", "image/png"),
     ]
     assert await out(session, "len(plt.get_fignums())") == "0\n"
-
-
-async def test_numbers_skip_files_of_the_code_and_go_on_in_the_next_block(session):
-    result = await run(session, PLOT + "plt.savefig('figure-1.png', dpi=10)\nplt.show()")
-    assert result.output == "<Figure size 640x480: figure-2.png>\n"
-    assert size_of((session.work_dir / "figure-1.png").read_bytes()) == (64, 48)
-    result = await run(session, PLOT)
-    assert result.output.splitlines()[-1] == "<Figure size 640x480: figure-3.png>"
-    assert names(session.work_dir) == ["figure-1.png", "figure-2.png", "figure-3.png"]
-    assert await out(session, "import os; sorted(os.listdir())[:2]") == "['figure-1.png', 'figure-2.png']\n"
-
-
-async def test_a_file_that_the_sandbox_does_not_have_is_not_replaced(session: DockerCommandLineCodeExecutor) -> None:
-    code = PLOT + "plt.show()\nimport os\nos.mkdir('figure-1.png')\nopen('figure-1.png/inside', 'w').close()"
-    result = await run(session, code)
-    assert result.displays[0].name == "figure-1-2.png"
-    assert (
-        "What is shown as figure-1.png is in the file figure-1-2.png: there is another file with that name."
-        in result.notes
-    )
-    (session.work_dir / "figure-1.png/inside").unlink()
-    (session.work_dir / "figure-1.png").rmdir()
 
 
 async def test_a_value_with_more_than_text_is_a_display(session: DockerCommandLineCodeExecutor) -> None:
@@ -177,14 +153,6 @@ async def test_figures_of_a_script_are_shown(make_executor: MakeExecutor, tmp_pa
     assert names(tmp_path) == ["figure-1.png", "figure-2.png", "own.png"]
 
 
-async def test_another_backend_that_the_code_chooses_is_left_alone(make_executor: MakeExecutor) -> None:
-    executor = await make_executor()
-    code = "import matplotlib\nmatplotlib.use('svg')\n" + PLOT + "plt.savefig('own.svg')"
-    result = await run(executor, code)
-    assert (result.output, result.displays) == ("", ())
-    assert [item.name for item in result.artifacts][-1] == "own.svg"
-
-
 SVG = """
 class Drawing:
     def __repr__(self): return "<Drawing>"
@@ -210,37 +178,6 @@ async def test_what_was_shown_before_a_timeout_is_kept(session: DockerCommandLin
     assert [display.name for display in result.displays] == ["figure-1.svg"]
     assert names(session.work_dir) == ["figure-1.svg"]
     assert (await run(session, "display(Drawing())")).outcome == "error"  # its class is gone with the block
-
-
-async def test_threads_and_forked_processes(session: DockerCommandLineCodeExecutor) -> None:
-    code = (
-        SVG
-        + """
-import os, threading
-thread = threading.Thread(target=display, args=(Drawing(),))
-thread.start()
-thread.join()
-if os.fork() == 0:
-    display(Drawing())
-    os._exit(0)
-status = os.wait()
-"""
-    )
-    result = await run(session, code)
-    lines = ["<Drawing: figure-1.svg>", "<Drawing: shown after its block, or in another process>"]
-    assert result.output.splitlines() == lines
-    assert [display.name for display in result.displays] == ["figure-1.svg"]
-
-
-async def test_files_in_a_mounted_folder(make_executor: MakeExecutor, tmp_path: Path) -> None:
-    (tmp_path / "figure-1.svg").symlink_to(tmp_path / "elsewhere")
-    os.chmod(tmp_path, 0o777)
-    executor = await make_executor(bind_dir=tmp_path, mode="session")
-    result = await run(executor, SVG + "display(Drawing())\nimport os; os.symlink('x', 'figure-2.svg'); Drawing()")
-    assert result.output == "<Drawing: figure-2.svg>\n<Drawing: figure-3.svg>\n"
-    first, second = result.displays
-    assert (first.path, second.path) == (tmp_path / "figure-2-2.svg", tmp_path / "figure-3.svg")
-    assert names(tmp_path) == ["figure-1.svg", "figure-2-2.svg", "figure-2.svg", "figure-3.svg"]
 
 
 SHOW_BETWEEN = """
@@ -273,19 +210,3 @@ async def test_a_display_stands_where_it_was_shown_whatever_else_is_printed(make
         if isinstance(chunk, OutputChunk):
             assert chunk.display is None or chunk.display.offset == len(texts)
             texts += chunk.text
-
-
-async def test_displays_in_output_that_was_cut_have_no_offset_there(make_executor: MakeExecutor) -> None:
-    executor = await make_executor(mode="session", limits=Limits(output=1024))
-    code = """
-from IPython.display import HTML
-display(HTML("first"))
-print("x" * 4000)
-display(HTML("second"))
-"""
-    result = await run(executor, code)
-    first, second = result.displays
-    assert result.truncated > 0
-    assert (first.offset, first.output_line in result.output) == (0, True)
-    assert (second.offset, second.output_line in result.output) == (None, True)
-    assert interleave(result.output, result.displays)[-1] == second

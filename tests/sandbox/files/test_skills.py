@@ -1,7 +1,6 @@
 """`skills=`: what a skill is, what is refused, and that code can read and run it in /skills, and not write."""
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from autogen_codeact.executors import ExecutorPool
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.backends.docker import launcher
-from codeact_sandbox.types.option_parsing import parse_options
-from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from codeact_sandbox.types.skills import Skill, describe_skills, find_skills, read_front_matter
 from tests.cases import case
 from tests.sandbox.bubblewrapped import open_folder
@@ -167,41 +163,6 @@ def test_what_is_no_skill_or_a_bomb_is_one_clear_line(root: Path, make: Make) ->
         assert find_skills([folder])[0].allowed_tools == ("a",) * 100 * (not number)
     (make("fine") / "inner").symlink_to("scripts")
     assert [each.name for each in find_skills([root / "fine"])] == ["fine"]
-
-
-def test_wrong_options_are_refused(root: Path, make: Make) -> None:
-    make("one/pdf"), make("two/pdf"), (root / "empty").mkdir()
-    for kind, given, words in (
-        (DockerOptions, {"skills": "x"}, "skills is one string: give a list, ['x']"),
-        (DockerOptions, {"skills": [root / "none"]}, f"skills='{root}/none' can't be read: No such file or directory"),
-        (
-            DockerOptions,
-            {"skills": [root / "empty"]},
-            f"skills='{root}/empty' has no skill: a skill is a folder with a file",
-        ),
-        (DockerOptions, {"skills": [root / "one", root / "two"]}, "two skills are called pdf: "),
-        (
-            DockerOptions,
-            {"skills": [root / "one"], "bind_dir": root},
-            f"skills='{root}/one' is in bind_dir=, where code could",
-        ),
-        (
-            BubblewrapOptions,
-            {"skills": [root / "one"], "readable": ["/skills/x"]},
-            "readable='/skills/x' is in /skills, ",
-        ),
-    ):
-        with case(words), pytest.raises((ValueError, TypeError), match=re.escape(words)):
-            parse_options(kind, given)
-    (root / "empty/away").symlink_to(root / "one/pdf")
-    with pytest.raises(
-        ValueError, match=f"skills='{root}/empty' has a link that leads out of it, to {root}/one/pdf: name that"
-    ):
-        find_skills([root / "empty"])
-    same = parse_options(DockerOptions, {"skills": [root / "one", root / "one/pdf"]})
-    assert [each.name for each in find_skills(same.skills)] == ["pdf"]
-    with pytest.raises(ValueError, match="the options of the pool differ in skills"):
-        ExecutorPool(skills=[root / "one"]).executor(skills=[])
 
 
 def test_descriptions_for_a_model_are_short_and_one_line_each() -> None:

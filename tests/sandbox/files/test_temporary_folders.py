@@ -11,15 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.files import temporary_folder
 from codeact_sandbox.files.temporary_folder import (
     PREFIX,
-    TemporaryFolder,
     abandoned_folders,
-    make_folder,
     owner_of,
     remove_abandoned,
-    remove_folder,
 )
 from codeact_sandbox.leftovers import remove_leftovers_in_background
 
@@ -74,16 +70,6 @@ def test_a_folder_is_locked_until_its_process_ends(place: Path) -> None:
     assert not remove_abandoned(folder)
 
 
-async def test_a_folder_of_this_process_is_not_abandoned(place: Path) -> None:
-    folder = TemporaryFolder()
-    assert (folder.path.parent, folder.path.stat().st_mode & 0o777) == (place, 0o700)
-    assert abandoned_folders() == []
-    before = len(os.listdir("/proc/self/fd"))
-    await folder.remove()
-    assert not folder.path.exists()
-    assert len(os.listdir("/proc/self/fd")) == before - 1
-
-
 def test_only_own_folders_are_removed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Anybody may put something of this name into a folder for temporary files."""
     target = tmp_path_factory.mktemp("target")
@@ -106,19 +92,6 @@ def test_only_own_folders_are_removed(place: Path, tmp_path_factory: pytest.Temp
     assert (place / f"{PREFIX}1-symblink").is_symlink()
 
 
-@pytest.mark.parametrize("name", ["1", "mine", "1-mine", "1-fourteen14", "x-abcdefgh", "1-abcdefgh.old"])
-def test_a_users_folder_with_a_similar_name_is_not_removed(place: Path, name: str) -> None:
-    kept = place / f"{PREFIX}{name}" / "data"
-    kept.parent.mkdir()
-    kept.write_text("1")
-    assert abandoned_folders() == []
-    remove_leftovers_in_background()
-    for thread in threading.enumerate():
-        if thread.name == "codeact-leftovers":
-            thread.join()
-    assert kept.read_text() == "1"
-
-
 def test_links_in_a_folder_are_removed_and_not_followed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     target = tmp_path_factory.mktemp("target")
     (target / "data").write_text("1")
@@ -129,31 +102,6 @@ def test_links_in_a_folder_are_removed_and_not_followed(place: Path, tmp_path_fa
     assert remove_abandoned(folder)
     assert not folder.exists()
     assert (target / "data").read_text() == "1"
-
-
-def test_a_deep_folder_is_removed(place: Path) -> None:
-    folder = left_behind(place)
-    fill(folder, 1200)
-    assert remove_abandoned(folder)
-    path, lock = make_folder()
-    fill(path, 1200)
-    remove_folder(path, lock)
-    assert list(place.iterdir()) == []
-
-
-def test_removal_is_limited_in_time_and_the_next_continues(place: Path) -> None:
-    folder = left_behind(place)
-    fill(folder, 1200)
-    with pytest.raises(TimeoutError, match=r"contains too much to be removed in 0\.005 s"):
-        remove_abandoned(folder, 0.005)
-    assert abandoned_folders() == [folder]
-    for _ in range(10_000):
-        try:
-            remove_abandoned(folder, 0.02)
-            break
-        except TimeoutError:
-            continue
-    assert not folder.exists()
 
 
 def test_abandoned_folders_are_removed_once_in_the_background(place: Path) -> None:
@@ -167,32 +115,3 @@ def test_abandoned_folders_are_removed_once_in_the_background(place: Path) -> No
     remove_leftovers_in_background()
     time.sleep(0.2)
     assert second.exists()
-
-
-def test_a_folder_that_another_process_removes_while_it_is_made_is_made_again(place, monkeypatch):
-    """Between the making of a folder and its lock it looks like one of a dead process."""
-    made: list[Path] = []
-    lock = temporary_folder._lock
-
-    def locked(path: Path) -> int:
-        made.append(path)
-        if len(made) == 1:
-            held = lock(path)
-            try:
-                return lock(path)
-            finally:
-                os.close(held)
-        if len(made) == 2:
-            fd = lock(path)
-            path.rmdir()
-            return fd
-        if len(made) == 3:
-            path.rmdir()
-        return lock(path)
-
-    monkeypatch.setattr(temporary_folder, "_lock", locked)
-    path, held = make_folder()
-    assert len(set(made)) == 4
-    assert path == made[3]
-    monkeypatch.undo()
-    remove_folder(path, held)

@@ -100,37 +100,6 @@ def test_files_from_the_sandbox_are_detected_and_not_sent_back(workspace: Worksp
     settle(workspace)
 
 
-def test_a_file_that_has_not_been_sent_is_found_each_time(workspace: Workspace) -> None:
-    send(workspace)
-    settle(workspace)
-    (workspace.root / "c.txt").write_text("three")
-    for _ in range(3):
-        assert [file.name for file in workspace.outgoing()] == ["c.txt"]
-        assert not workspace.unchanged()
-        time.sleep(0.06)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_can_not_be_opened_is_scanned_again_each_time(workspace: Workspace) -> None:
-    (workspace.root / "sub").chmod(0)
-    for _ in range(3):
-        send(workspace)
-        time.sleep(0.06)
-    assert not workspace.unchanged()
-    (workspace.root / "sub").chmod(0o755)
-    assert list(send(workspace)) == ["sub/deep/b.txt"]
-
-
-def test_a_folder_over_its_limits_is_scanned_each_time(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path, max_files=3)
-    for number in range(5):
-        (tmp_path / f"{number}.txt").write_text("")
-    for _ in range(3):
-        send(workspace)
-        time.sleep(0.06)
-    assert not workspace.unchanged()
-
-
 def test_a_folder_reached_through_a_link_and_moved(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(workspace.root)
     linked = Workspace(tmp_path / "linked")

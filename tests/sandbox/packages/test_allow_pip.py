@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -10,7 +9,6 @@ import pytest_asyncio
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.sandbox.contract.conftest import EACH_ONCE, Backend, backend
-from tests.sandbox.images import make_wheel
 from tests.sandbox.sandboxes import out, run, short_result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -51,16 +49,6 @@ async def test_packages_survive_a_timeout(executor: SandboxCodeExecutor) -> None
     assert (await run(executor, "while True: pass")).outcome == "timeout"
     executor.sandbox.timeout = 120
     assert await out(executor, "import tinywheel\ntinywheel.main()") == "hello\n"
-
-
-@pytest.mark.usefixtures("installed")
-async def test_packages_survive_a_crash(executor: SandboxCodeExecutor) -> None:
-    crash = "import os, tinywheel\nos.kill(os.getpid(), 9)"
-    assert (await run(executor, crash)).outcome == "crashed"
-    assert await out(executor, "tiny && python3 -c 'import tinywheel; tinywheel.main()'", "sh") == "hello\nhello\n"
-    # The index, too, for a session that has been replaced.
-    again = "pip install -q --force-reinstall --no-deps tinywheel"
-    assert (await run(executor, again, "sh")).exit_code == 0
 
 
 @pytest.mark.usefixtures("installed")
@@ -128,12 +116,3 @@ async def test_without_the_option_pip_says_so_at_once(backend: Backend) -> None:
             assert all(word in first for word in shown), (code, first)
             assert not any(word in result.output for word in ("Retrying", "seems invalid"))
         assert "attempt" not in await out(executor, "pip list", "sh")
-
-
-@EACH_ONCE
-async def test_without_the_option_a_file_can_be_installed(backend: Backend, tmp_path: Path) -> None:
-    make_wheel(tmp_path, "value = 42\n", needs="")
-    async with backend.make(work_dir=tmp_path) as executor:
-        command = "pip install -q /workspace/tinywheel-1.0-py3-none-any.whl"
-        assert (await run(executor, command, "sh")).exit_code == 0
-        assert await out(executor, "import tinywheel\nprint(tinywheel.value)") == "42\n"

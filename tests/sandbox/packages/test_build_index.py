@@ -1,14 +1,9 @@
 """Images with `packages` are built with what the host's pip is configured for, and nothing of that configuration is in them."""
 
-import asyncio
 import ipaddress
 import json
-import socket
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,14 +11,9 @@ from typing import Any
 import pytest
 from docker.api.client import APIClient
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from codeact_sandbox.backends.docker.build_index import BuildIndex, serve_index
 from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, build_advice, resolve_image
+from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, resolve_image
 from codeact_sandbox.backends.docker.leftovers import OWNER, owner_labels
-from codeact_sandbox.egress.connection_log import ConnectionLog
-from codeact_sandbox.packages import pip_config
-from codeact_sandbox.types.errors import SandboxStartError
 from tests.sandbox.images import build_from, make_wheel, run, silent
 from tests.sandbox.packages.conftest import configure, link, make_index
 from tests.sandbox.packages.index_server import Index, basic
@@ -77,14 +67,6 @@ def own_containers(client: APIClient) -> list[str]:
     ]
 
 
-def comes_true(condition: Callable[[], bool]) -> bool:
-    """Wait for something at most 30 seconds."""
-    until = time.monotonic() + 30
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.1)
-    return condition()
-
-
 def test_a_folder_of_the_host_is_an_index(client, built, monkeypatch, tmp_path):
     configure(monkeypatch, PIP_INDEX_URL=make_index(tmp_path).as_uri())
     before = own_containers(client)
@@ -114,35 +96,6 @@ def test_password_and_certificate_of_the_index_stay_on_the_host(client, built, h
         client.remove_image(base, force=True)
 
 
-def test_an_index_whose_certificate_is_not_trusted(client, hosts, monkeypatch, tmp_path):
-    url = index_with(tiny(tmp_path)).listen(hosts, tls=True)
-    configure(monkeypatch, PIP_INDEX_URL=url)
-    before = own_containers(client)
-    with pytest.raises(SandboxStartError, match="No matching distribution found for tinywheel") as caught:
-        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
-    assert (
-        f"This machine fetches the packages for a build. The package index could not serve a request: {url}tinywheel/ can't be "
-        "fetched: its certificate is not trusted, for example because a proxy inspects TLS; set pip's cert on the host to a file "
-        "with the certificate of its authority. Or give paths of local .whl files.\nThe end of the build log:\n"
-    ) in str(caught.value)
-    assert own_containers(client) == before
-
-
-def test_a_wrong_password_and_no_such_package(client, hosts, monkeypatch, tmp_path):
-    url = index_with(tiny(tmp_path), "someone:else").listen(hosts)
-    configure(monkeypatch, PIP_INDEX_URL=url.replace("://", f"://someone:{SECRET}@"))
-    with pytest.raises(SandboxStartError) as caught:
-        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
-    assert f"{url}tinywheel/ refuses this host (status 401): check the user and password in pip's index-url" in str(
-        caught.value
-    )
-    assert SECRET not in str(caught.value)
-
-    configure(monkeypatch, PIP_NO_INDEX="1")
-    with pytest.raises(SandboxStartError, match="Check the names and versions of the packages"):
-        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
-
-
 def test_a_requirement_with_a_url_has_the_network_of_the_engine(client, built, hosts, monkeypatch, tmp_path):
     (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
     address = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
@@ -151,41 +104,3 @@ def test_a_requirement_with_a_url_has_the_network_of_the_engine(client, built, h
     configure(monkeypatch, PIP_NO_INDEX="1")
     made = built(DEFAULT_IMAGE, f"tinywheel @ http://{address}:{server.port}/files/{wheel.name}")
     assert run(client, made, "python3", "-c", "import tinywheel; print(len(tinywheel.value))") == (0, "32\n")
-
-
-@pytest.mark.asyncio
-async def test_a_cancelled_start_ends_the_build(client, hosts, monkeypatch):
-    asked, end = threading.Event(), threading.Event()
-
-    def hang(_: socket.socket) -> None:
-        asked.set()
-        end.wait(50)
-
-    before = own_containers(client)
-    configure(monkeypatch, PIP_INDEX_URL=Index({"/simple/tinywheel/": hang}).listen(hosts), PIP_TIMEOUT="50")
-    executor = DockerCommandLineCodeExecutor(packages=["tinywheel"], progress=silent)
-    starting = asyncio.create_task(executor.start())
-    try:
-        assert await asyncio.to_thread(asked.wait, 40)
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-        assert await asyncio.to_thread(comes_true, lambda: own_containers(client) == before)
-        assert comes_true(lambda: not any(each.name.startswith("codeact-start-") for each in threading.enumerate()))
-    finally:
-        end.set()
-        await executor.stop()
-
-
-def test_a_host_whose_pip_has_no_index_leaves_it_to_the_image(monkeypatch):
-    configure(monkeypatch)
-    monkeypatch.setattr(pip_config, "_default_index", lambda: None)
-    with serve_index("never-used", None, "none", Future()) as found:
-        assert found == BuildIndex({})
-
-
-def test_a_source_distribution_that_needs_the_network():
-    served = BuildIndex({}, (), ConnectionLog())
-    log = "urlopen error [Errno -3] Temporary failure in name resolution"
-    assert "the rest of a build has no network" in build_advice(served, log)
-    assert "check the network of the Docker engine" in build_advice(BuildIndex({}), log)

@@ -1,7 +1,6 @@
 """The host's requests to indexes: certificates, passwords, proxies, and where an index may lead."""
 
 import asyncio
-import ssl
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from codeact_sandbox.packages.fetching import Fetcher, FetchError
 from codeact_sandbox.packages.pip_config import PipConfig
 from codeact_sandbox.packages.sources import download, make_sources
 from tests.cases import case
-from tests.sandbox.egress.servers import Hosts, Server
+from tests.sandbox.egress.servers import Hosts
 from tests.sandbox.packages.conftest import configure
 from tests.sandbox.packages.index_server import Index, basic, redirect
 
@@ -70,13 +69,6 @@ def test_an_index_with_tls_and_a_password(hosts: Hosts) -> None:
     ]  # fmt: skip
 
 
-def test_a_password_in_a_netrc_file(hosts: Hosts, tmp_path: Path) -> None:
-    index = an_index(password="someone:other")
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password other\n")
-    url = index.listen(hosts)
-    assert names(url, hosts) == names(url.replace("://", "://someone@"), hosts) == FOUND
-
-
 def test_an_unknown_certificate_is_an_error_that_says_what_to_do(hosts: Hosts) -> None:
     url = an_index().listen(hosts, tls=True)
     assert problem(url, hosts) == (
@@ -84,31 +76,6 @@ def test_an_unknown_certificate_is_an_error_that_says_what_to_do(hosts: Hosts) -
         "on the host to a file with the certificate of its authority"
     )
     assert names(url, hosts, trusted_hosts=("127.0.0.1",)) == FOUND
-
-
-def test_a_certificate_file_that_does_not_exist(hosts: Hosts) -> None:
-    url = an_index().listen(hosts, tls=True)
-    assert problem(url, hosts, cert="/nowhere.pem") == (
-        "the certificates that pip is configured for (cert, client-cert) can't be read: FileNotFoundError"
-    )
-
-
-def test_a_client_certificate(hosts: Hosts, tmp_path: Path) -> None:
-    client = tmp_path / "client.pem"
-    hosts.ca.issue_cert("me@example.com").private_key_and_cert_chain_pem.write_to_path(str(client))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    hosts.ca.issue_cert("127.0.0.1").configure_cert(context)
-    hosts.ca.configure_trust(context)
-    context.verify_mode = ssl.CERT_REQUIRED
-    index = an_index()
-    server = Server(index.handle, context)
-    try:
-        url = f"https://127.0.0.1:{server.port}/simple/"
-        assert names(url, hosts, cert=str(hosts.ca_file), client_cert=str(client)) == FOUND
-        for _ in range(5):  # TLS 1.3 reports it at the first read, or the connection breaks before
-            assert "can't be fetched" in problem(url, hosts, cert=str(hosts.ca_file))
-    finally:
-        server.close()
 
 
 def test_a_proxy(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,30 +150,3 @@ def test_links_of_a_page_are_checked_like_redirects(hosts: Hosts) -> None:
     page = '<a href="file:///etc/one-1.0.tar.gz">one</a><a href="data:x/one-1.0.tar.gz">one</a>'
     assert names(Index({"/simple/one/": page}).listen(hosts), hosts) == []
     assert inside.requests == []
-
-
-def test_a_redirect_without_end(hosts: Hosts) -> None:
-    index = Index({"/simple/one/": redirect("/simple/one/")})
-    url = index.listen(hosts)
-    assert problem(url, hosts) == f"{url}one/ can't be fetched: more than 10 redirects"
-    assert len(index.requests) == 11
-
-
-def test_a_server_that_does_not_answer(hosts: Hosts) -> None:
-    index = Index({"/simple/one/": lambda sock: sock.recv(1)})
-    url = index.listen(hosts)
-    assert problem(url, hosts, timeout_s=0.2) == f"{url}one/ can't be fetched: no answer in time"
-
-
-def test_an_answer_that_breaks_off(hosts: Hosts) -> None:
-    def half(sock: Any) -> None:
-        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 1000\r\n\r\nbegin")
-
-    url = Index({"/simple/one/": half}).listen(hosts)
-    assert problem(url, hosts) == f"{url}one/ can't be fetched: its answer breaks off, or is not HTTP"
-
-
-def test_a_server_that_is_not_there(hosts: Hosts) -> None:
-    assert problem("http://127.0.0.1:9/simple", hosts) == (
-        "http://127.0.0.1:9/simple/one/ can't be fetched: All connection attempts failed"
-    )

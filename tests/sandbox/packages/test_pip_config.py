@@ -1,6 +1,5 @@
 """What the host's pip is configured for, and project pages, which are written again with our own links."""
 
-import pwd
 import re
 import subprocess
 import sys
@@ -9,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.packages import pip_config
-from codeact_sandbox.packages.fetching import Credentials
-from codeact_sandbox.packages.pages import ProjectFile, belongs_to, canonical_name, parse_page, write_html
-from codeact_sandbox.packages.pip_config import PipConfig, read_options
+from codeact_sandbox.packages.pages import ProjectFile, belongs_to, parse_page, write_html
+from codeact_sandbox.packages.pip_config import PipConfig
 
 
 @pytest.fixture
@@ -30,57 +28,6 @@ def write(folder: str | Path, text: str) -> None:
     path = Path(folder) / "pip" / "pip.conf"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-
-
-@pytest.mark.parametrize("settings", [True, False])
-def test_user_with_only_a_number_has_no_files_in_a_home(host, monkeypatch, settings):
-    def unknown(uid: int) -> None:
-        raise KeyError(uid)
-
-    write(host["XDG_CONFIG_HOME"], "[global]\ntimeout = 7\n")
-    for name in ("HOME", "NETRC"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    del host["HOME"]
-    if not settings:
-        del host["XDG_CONFIG_HOME"]
-    assert read_options(host).get("timeout") == ("7" if settings else None)
-    assert Credentials([]).header("https://a.example/simple/") is None
-
-
-@pytest.mark.parametrize("only", [True, False])
-def test_the_options_are_those_that_pip_lists(host, tmp_path, monkeypatch, only):
-    monkeypatch.undo()  # the system's own file counts, too
-    write(
-        host["XDG_CONFIG_DIRS"],
-        "[global]\nindex-url = https://a.example/simple\ntimeout = 7\n[install]\nno-index = yes\n",
-    )
-    write(
-        host["XDG_CONFIG_HOME"],
-        "[global]\nindex_url = https://b.example/simple\ntrusted-host =\n  b.example\n  c.example\n",
-    )
-    (tmp_path / ".pip").mkdir()
-    (tmp_path / ".pip" / "pip.conf").write_text("[global]\ntimeout = 8\n[list]\nformat = json\n")
-    (tmp_path / "more.conf").write_text("[global]\ncert = ~/ca.pem\n")
-    host |= {"PIP_EXTRA_INDEX_URL": "https://d.example https://e.example"}
-    if only:
-        host |= {"PIP_CONFIG_FILE": str(tmp_path / "more.conf")}
-    listed = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"],
-        env=host,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    )
-    found = re.findall(r"^(?:global|install|:env:)\.([\w-]+)='(.*)'$", listed.stdout, re.MULTILINE)
-    by_pip = {name: value.replace("\\n", "\n") for name, value in found if name != "config-file"}
-    own = read_options(host)
-    own.pop("config-file", None)
-    assert own == by_pip
-    assert (own["timeout"], own["index-url"]) == (
-        ("7", "https://a.example/simple") if only else ("8", "https://b.example/simple")
-    )
 
 
 def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
@@ -122,13 +69,6 @@ def test_without_configuration_it_is_the_index_of_pip(host: dict[str, str]) -> N
     assert PipConfig.of_host({**host, "REQUESTS_CA_BUNDLE": "/ca.pem"}).cert == "/ca.pem"
 
 
-def test_a_broken_file_is_named_and_skipped(host: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    write(host["XDG_CONFIG_HOME"], "no section = 1\n")
-    assert PipConfig.of_host({**host, "PIP_TIMEOUT": "soon", "PIP_NO_INDEX": "true"}) == PipConfig(no_index=True)
-    path = Path(host["XDG_CONFIG_HOME"]) / "pip" / "pip.conf"
-    assert caplog.messages == [f"the configuration of pip in {path} can't be read: MissingSectionHeaderError"]
-
-
 BASE = "https://index.example/simple/one/"
 SHA = "b" * 64
 FILES = [
@@ -160,12 +100,6 @@ def test_what_is_written_says_the_same_with_our_links() -> None:
         ProjectFile(file.filename, url, base, file.hashes, file.requires_python, file.yanked, file.metadata)
         for file, url in zip(FILES, links, strict=True)
     ]
-
-
-def test_names_of_projects() -> None:
-    assert canonical_name("Zope._Interface") == "zope-interface"
-    for wrong in ("", "-x", "x-", "a/b", "..", "a b", "a\n", "ä", "%2e%2e", "x" * 129):
-        assert canonical_name(wrong) is None
 
 
 def test_files_of_a_folder_belong_to_projects() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import socket
 import struct
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +14,8 @@ import pytest
 from autogen_codeact.executors import SandboxProtocolError, ToolLimits
 from codeact_sandbox.host import protocol
 from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
-from codeact_sandbox.tools.payloads import read_call
 from codeact_sandbox.types.observers import BlockId
 from codeact_sandbox.types.run_context import NO_CONTEXT, Block
-from tests.cases import case
 from tests.sandbox.host.test_frames import HELLO, RESULT, message, raw, read_until, sandbox
 from tests.sandbox.runner.local_runner import LocalRunner
 from tests.sandbox.runner.test_runner_old_python import VERSIONS, needs_namespaces, python
@@ -44,24 +41,6 @@ def call(number: int, payload: bytes | None = None, **arguments: Any) -> bytes:
 
 
 class TestHost:
-    async def test_host_refuses_a_call_with_too_many_arguments(self) -> None:
-        def payload(count: int) -> bytes:
-            return json.dumps({"name": "echo", "arguments": {f"a{n}": n for n in range(count)}}).encode()
-
-        most = await read_call(payload(1000), 2)
-        assert [len(copy) for copy in most.copies] == [1000, 1000]
-        with pytest.raises(ValueError, match=r"^the call has 1,001 arguments; at most 1,000 can be sent$"):
-            await read_call(payload(1001), 2)
-
-    async def test_host_ignores_calls_of_a_block_that_has_ended(self) -> None:
-        made, sent = calls(), list[bytes]()
-        made.send = sent.append
-        made.on_frame(b"T", call(1, thing=1))
-        await made.close()
-        made.on_frame(b"T", call(2, thing=2))
-        await asyncio.sleep(0.05)
-        assert sent == []
-
     @pytest.mark.parametrize(
         "frames",
         [
@@ -181,31 +160,3 @@ except TypeError as error: print(error)
                     ],
                 )
                 assert len(heard) == 61
-
-    def test_runner_ignores_answers_that_nobody_waits_for(self, tmp_path: Path) -> None:
-        def answer(ident: int, payload: bytes) -> bytes:
-            head = payload[:4]
-            others = [raw(b"T", ident + 1, head + b"{}"), raw(b"T", 0, head + b"{}")]  # no such block
-            others.append(raw(b"T", ident, struct.pack("!I", 4711) + b'{"value":"wrong"}'))  # no such call
-            return b"".join([*others, give_back(ident, payload), give_back(ident, payload)])
-
-        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
-            runner.greet()
-            for _ in range(2):
-                assert run(runner, "print(echo(1), echo(2))", answer)[:2][1] == "[1] [2]\n"
-
-    def test_runner_turns_an_invalid_answer_into_an_exception(self, tmp_path: Path) -> None:
-        code = "try: echo(1)\nexcept Exception as error: print('raised')\nprint('goes on')"
-        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
-            runner.greet()
-            for body in (b"", b"{", b"\xff", b"[]", b"{}", b'{"error":3}', b'{"error":{}}', b"[" * 100_000):
-                with case(body):
-                    answer = run(runner, code, lambda ident, payload, body=body: raw(b"T", ident, payload[:4] + body))
-                    assert answer[1] == "raised\ngoes on\n"
-                    assert run(runner, "print(echo(1))", give_back)[1] == "[1]\n"
-
-    def test_runner_gives_up_on_an_answer_without_a_number(self, tmp_path: Path) -> None:
-        with LocalRunner(sys.executable, tmp_path, mode="session", tools=TOOLS) as runner:
-            runner.greet()
-            with pytest.raises(EOFError, match="an answer to a call without its number"):
-                run(runner, "echo(1)", lambda ident, _: raw(b"T", ident, b"\0"))

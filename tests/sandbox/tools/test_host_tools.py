@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import HostTool, SandboxStartError
+from autogen_codeact.executors import HostTool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import ToolCall
 from tests.abuse.subject import Kind
@@ -62,19 +62,6 @@ class TestFunctions:
         ]
         assert all(0 < call.duration_s < 10 for call in result.tool_calls)
 
-    async def test_tools_can_be_imported_in_modules_of_the_workspace(self, make: Make) -> None:
-        executor = await make(add, at_start=True)
-        await run(executor, "# filename: mine.py\nfrom host_tools import add\ndef twice(a): return add(a, a)")
-        result = await run(executor, "import mine; print(mine.twice(4))")
-        assert (short_result(result), short_calls(result)) == (("ok", 0, "8\n"), [("add", {"a": 4, "b": 4}, "ok", 8)])
-
-    async def test_code_may_replace_the_name_of_a_tool(self, make: Make) -> None:
-        executor = await make(add, at_start=True)
-        await run(executor, "add = lambda *_: 'mine'")
-        output = await out(executor, "print(add(1, 1))")
-        # A process starts afresh, a session goes on.
-        assert output == ("mine\n" if executor.mode == "session" else "2\n")
-
     async def test_tools_take_and_return_whatever_json_holds(self, make: Make) -> None:
         seen: list[Any] = []
 
@@ -100,22 +87,6 @@ class TestFunctions:
             print(add(Number(), 2))
         """
         assert await out(executor, code) == "42\n"
-
-    async def test_module_is_missing_without_tools(self, make: Make) -> None:
-        executor = await make()
-        result = await run(executor, "import host_tools")
-        assert result.output.endswith("ModuleNotFoundError: No module named 'host_tools'\n")
-
-    async def test_tool_with_a_broken_stub_fails_the_start(self, make: Make) -> None:
-        with pytest.raises(SandboxStartError, match=r"host tools.*add.*SyntaxError"):
-            await make(Tool(add, source="def add(:"), at_start=True)
-        with pytest.raises(SandboxStartError, match=r"host tools.*add.*defines no function of that name"):
-            await make(Tool(add, source="def plus(a): pass"), at_start=True)
-
-    async def test_tools_are_not_in_a_shell(self, make: Make) -> None:
-        executor = await make(add, at_start=True)
-        result = await run(executor, "python3 -c 'import host_tools' 2>&1 | tail -1", "sh")
-        assert short_result(result) == ("ok", 0, "ModuleNotFoundError: No module named 'host_tools'\n")
 
     async def test_traceback_ends_in_the_code(self, make: Make) -> None:
         async def fail() -> None:
@@ -154,27 +125,6 @@ class TestConcurrentCalls:
             print(asyncio.run(main()))
         """
         assert await out(executor, tasks) == "[0, 1, 2, 3, 4]\n"
-
-    async def test_calls_from_threads_and_several_loops_together(self, make: Make) -> None:
-        executor = await make(add)
-        code = """
-            import asyncio, threading
-            sums = []
-            async def many(start):
-                got = await asyncio.gather(*(add.aio(n, start) for n in range(100)))
-                sums.append(sum(got) + add(0, 0))  # a call that holds up its loop, with other calls of it on their way
-            def loop(start):
-                asyncio.run(many(start))
-            def plain():
-                sums.append(sum(add(n, 0) for n in range(100)))
-            threads = [threading.Thread(target=loop, args=(n,)) for n in range(4)]
-            threads += [threading.Thread(target=plain) for n in range(4)]
-            for thread in threads: thread.start()
-            for thread in threads: thread.join()
-            print(sorted(sums))
-        """
-        expected = sorted([4950 + 100 * n for n in range(4)] + [4950] * 4)
-        assert await out(executor, code) == f"{expected}\n"
 
     async def test_calls_of_two_blocks_at_the_same_time_stay_apart(self, make: Make) -> None:
         executor = await make(add)
@@ -236,20 +186,6 @@ class TestResults:
             "ValueError ValueError half ? ValueError",
             f"ValueError ValueError {'x' * 60} ValueError",
         ]
-
-    async def test_a_failing_tool_is_logged_only_on_the_host(self, make, caplog):
-        async def fails(secret: str) -> None:
-            raise LookupError("no such thing\x1b[2J\ud800")
-
-        executor = await make(fails)
-        with caplog.at_level("INFO", "codeact_sandbox"):
-            result = await run(executor, "fails('s3cr3t')")
-        (record,) = caplog.records
-        assert record.name == "codeact_sandbox"
-        assert record.getMessage().startswith("the host tool fails failed:\nTraceback (most recent call last):\n")
-        assert record.getMessage().endswith("\nLookupError: no such thing\\x1b[2J\\ud800")
-        assert "s3cr3t" not in caplog.text
-        assert "test_host_tools.py" not in result.output
 
     async def test_wrong_arguments_are_a_type_error(self, make: Make) -> None:
         executor = await make(add)

@@ -1,24 +1,19 @@
 """Many host tools: modules whose functions are made when they are used, and a search."""
 
-import ast
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import TASK, system_message
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from codeact_sandbox import AsyncSandbox, HostTool, ToolAnswer, ToolApproval, ToolApprovalRequest, ToolSource
-from codeact_sandbox.tools.json_schema import ArgumentSchema, simple_text
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.tools.search import ToolSearch, are_many, stub_files
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol
-from tests.abuse.test_h_schemas import SCHEMAS
 from tests.agents.codeact import python
 from tests.agents.support import scripted
 
@@ -113,13 +108,6 @@ async def test_functions_of_modules_are_made_when_they_are_used(backend: str) ->
         ]
 
 
-async def test_in_process_mode_each_block_makes_its_own(backend: str) -> None:
-    async with AsyncSandbox(backend, tools=[Server("crm", "find")], mode="process") as box:
-        for _ in range(2):
-            result = await box.run("from host_tools import crm; print(crm.find('Bonn'))")
-            assert result.output == 'crm.find {"city": "Bonn"}\n'
-
-
 async def test_few_tools_are_plain_functions(backend: str) -> None:
     async with AsyncSandbox(backend, tools=[Server("crm", "find", more=3)]) as box:
         result = await box.run(
@@ -163,20 +151,6 @@ async def test_too_many_tools_are_refused() -> None:
     assert len(stub_files([tool])["host_tools.pyi"]) < 2_010_000
 
 
-def test_files_of_signatures_are_python() -> None:
-    quotes = SchemaHostTool('a"""', '"""\\', {"properties": {"b": {"default": '"""'}}}, print, "x")  # type: ignore[arg-type]
-    ast.parse(stub_files([quotes])["host_tools.pyi"])
-
-
-@given(SCHEMAS)
-@settings(max_examples=300, deadline=None)
-def test_what_is_taken_as_simple_is_valid(schema: Any) -> None:
-    """A schema that is not looked at before it is used needs no look: the check of its draft accepts it."""
-    schema = {"type": "object", "properties": {"a": schema}}
-    if simple_text(schema):
-        ArgumentSchema(schema, "x", "")
-
-
 def find_customer(city: str, vatNumber: str = "") -> list[str]:  # noqa: N803 - names of others
     """Look up who buys from us."""
     raise NotImplementedError
@@ -203,11 +177,3 @@ def test_names_parameters_and_descriptions_are_searched() -> None:
         assert names(index, query) == expected, query
     assert names(index, "number", limit=1) == ["cancel_orders"]
     assert ToolSearch([]).search("anything") == []
-
-
-def test_long_descriptions_and_queries_are_cut() -> None:
-    tool = HostTool(find_customer)
-    tool.description = "word " * 2_000_000
-    began = time.process_time()
-    assert names(ToolSearch([tool]), "word " * 2_000_000) == ["find_customer"]
-    assert time.process_time() - began < 0.5

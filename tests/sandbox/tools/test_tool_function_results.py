@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from autogen_core import Image
 from PIL import Image as PILImage
-from pydantic import BaseModel
 
 from autogen_codeact.executors.tools.host_tools import HostTools
 from tests.cases import case
@@ -36,15 +35,6 @@ async def test_sync_functions_run_in_threads_and_no_more_than_sixteen_at_once():
     answers = await asyncio.gather(*(tool.run({"number": number}) for number in range(40)))
     assert [answer.value for answer in answers] == list(range(40))
     assert most == 16
-
-
-async def test_a_function_that_cancels_itself_is_an_error():
-    async def cancels() -> None:
-        raise asyncio.CancelledError
-
-    (tool,) = one(cancels)
-    with pytest.raises(RuntimeError, match=r"^the tool was cancelled on the host$"):
-        await tool.run({})
 
 
 async def test_images_are_set_apart():
@@ -99,30 +89,6 @@ async def test_an_iterator_becomes_a_list_and_one_that_does_not_end_is_an_error(
     with pytest.raises(TypeError, match="a generator in a tool's result might never end"):
         await box.run("endless(nested=True)")
     assert await box.run("add(1)") == 3
-
-
-def test_two_tools_may_have_classes_of_the_same_name():
-    def first() -> None:
-        class Thing(BaseModel):
-            a: int
-
-        def make(thing: Thing) -> None: ...
-
-        make.__annotations__ = {"thing": Thing}
-        return make  # type: ignore[return-value]
-
-    def second() -> None:
-        class Thing(BaseModel):
-            b: str
-
-        def break_it(thing: Thing) -> None: ...
-
-        break_it.__annotations__ = {"thing": Thing}
-        return break_it  # type: ignore[return-value]
-
-    tools = one(first(), second())
-    assert [tool.signature for tool in tools] == ["(thing: Thing)", "(thing: Thing)"]
-    assert [tool.description for tool in tools] == ["Thing, a dict:\n    a: int", "Thing, a dict:\n    b: str"]
 
 
 class Nameless:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codeact_sandbox.types.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
+from codeact_sandbox.types.filenames import MAX_DEPTH, MAX_NAME_BYTES, safe_name
 from tests.cases import case
 from tests.texts import ANY
 
@@ -80,15 +80,3 @@ def test_safe_names_are_safe_and_stable(name: str):
     assert not {"", ".", ".."} & set(parts)
     assert len(safe.encode()) <= MAX_NAME_BYTES
     assert safe_name(safe) == safe
-
-
-@given(st.text(ANY) | st.text(alphabet="\udcff\n\x1b\u202ea"))
-def test_printable_names_can_be_written_anywhere(name: str):
-    shown = printable(name)
-    assert shown.isprintable()
-    shown.encode()
-
-
-def test_ordinary_names_are_printed_unchanged():
-    assert printable("dir/ä ö.txt") == "dir/ä ö.txt"
-    assert printable("a\x1b[1m\udcff") == "a\\x1b[1m\\udcff"
