@@ -1,16 +1,14 @@
 """Recorders and observers that are attached to an executor and detached again, while it works."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutorPool
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.capabilities import capabilities_of
-from codeact_sandbox import Sandbox
 from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import out, run
 
@@ -126,45 +124,3 @@ async def test_what_is_attached_during_a_block_gets_the_next_one_and_what_is_det
         *("early: block_started", "early: starting wait", "early: call_started", "wait runs"),
         *("late: block_started", "late: block_finished"),
     ]
-
-
-async def test_observers_stay_attached_across_a_restart_and_a_stop(executor):
-    await executor.stop()
-    detach = executor.attach(observers=[Watcher("seen", EVENTS)])
-    await executor.start()
-    await executor.restart()
-    await executor.stop()
-    detach()
-    await executor.start()
-    assert [f"seen: sandbox_{what}" for what in ("started", "stopped", "started", "stopped")] == EVENTS
-
-
-async def test_observers_stay_attached_from_one_lease_of_a_pool_to_the_next():
-    EVENTS.clear()
-    async with ExecutorPool(1, backend="bubblewrap", tools=[add], mode="session") as pool:
-        leasing, other = pool.executor(), pool.executor()
-        detach = leasing.attach(recorder=Recorder("seen", EVENTS), observers=[Watcher("seen", EVENTS)])
-        for executor in (leasing, other, leasing):
-            await executor.start()
-            assert await out(executor, "print(add(1, 2))") == "3\n"
-            await executor.stop()
-        detach()
-    lease = [
-        *("seen: sandbox_started", "seen: block_started", "seen: starting add", "seen: call_started", "add runs"),
-        *("seen: finished ok", "seen: call_finished", "seen: block_finished", "seen: sandbox_stopped"),
-    ]
-    assert [*lease, "add runs", *lease] == EVENTS
-
-
-def test_any_thread_can_attach_to_a_sandbox_that_waits():
-    EVENTS.clear()
-    with Sandbox("bubblewrap") as box:
-        detach: list[Any] = []
-        watcher = Watcher("seen", EVENTS)
-        other = threading.Thread(target=lambda: detach.append(box.attach(observers=[watcher])))
-        other.start()
-        other.join()
-        box.run("1")
-        detach[0]()
-        box.run("1")
-    assert EVENTS == ["seen: block_started", "seen: block_finished"]

@@ -38,14 +38,3 @@ async def test_no_cancellation_comes_after_the_scope() -> None:
         token.cancel()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-
-
-def test_a_token_may_be_cancelled_after_the_event_loop_was_closed() -> None:
-    token = CancellationToken()
-
-    async def leave() -> None:
-        with cancel_scope(token):
-            await asyncio.sleep(0)
-
-    asyncio.run(leave())
-    token.cancel()

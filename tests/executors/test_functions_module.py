@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 import re
 import subprocess
@@ -22,7 +21,6 @@ from autogen_core.code_executor import (
 )
 
 from autogen_codeact.executors.functions_module import module_options
-from codeact_sandbox.types.options import check_module_name
 from tests.cases import case
 
 
@@ -125,79 +123,6 @@ class TestSource:
         ]
         assert first == build_functions_source([one, two])
 
-    def test_future_annotations_only_where_the_function_was_compiled_with_them(self, tmp_path: Path):
-        module = tmp_path / "plain_annotations.py"
-        module.write_text("def f(a: int) -> int:\n    return a\n")
-        namespace: dict[str, Any] = {}
-        exec(compile(module.read_text(), str(module), "exec", dont_inherit=True), namespace)
-        assert build_functions_source([namespace["f"]]) == "def f(a: int) -> int:\n    return a\n"
-
-    def test_nested_functions_move_to_the_margin_with_their_strings_as_they_are(self, tmp_path):
-        # fmt: off
-        def text(name: str) -> str:
-            """Docstring
-            of two lines."""
-            # a comment
-            plain = """
-  less
-                more
-            """
-            formatted = f"""
-            {name}
-no margin"""
-            joined = (
-                "a"
-                "b"
-            )
-        # a comment at a place where no other tool would keep it
-            return plain + formatted + joined + \
-                "é"
-        # fmt: on
-
-        source = build_functions_source([text])
-        assert "\ndef text(name: str) -> str:\n    " in source
-        code = "import functions; print(ascii(functions.text('x')))"
-        assert run(tmp_path, source, code) == ascii(text("x"))
-
-    def test_odd_line_ends_and_tabs(self, tmp_path: Path):
-        """Python ends a line at a newline only; other tools also at form feeds and Unicode's separators."""
-        file = tmp_path / "odd.py"
-        file.write_text(
-            "def make():\n\t@staticmethod\n\tdef odd():\n"
-            "\t\ta = 'x\u2028y\x0cz'\n\t\tif a:\n\t\t\treturn a\n\treturn odd\n",
-            encoding="utf-8",
-        )
-        spec = importlib.util.spec_from_file_location("odd", file)
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        source = build_functions_source([module.make().__func__])
-        assert run(tmp_path, source, "import functions; print(ascii(functions.odd()))") == ascii("x\u2028y\x0cz")
-
-    def test_recursion_in_a_nested_function_is_no_captured_value(self, tmp_path: Path):
-        def factorial(n):
-            return 1 if n < 2 else n * factorial(n - 1)
-
-        def twice(n):
-            return 2 * factorial(n)
-
-        source = build_functions_source([twice, factorial])
-        assert run(tmp_path, source, "import functions; print(functions.twice(4))") == "48"
-
-    def test_a_module_that_is_imported_for_the_function_is_no_captured_value(self, tmp_path: Path):
-        import decimal  # noqa: PLC0415
-        import os.path as path  # noqa: PLC0415
-        from fractions import Fraction  # noqa: PLC0415
-
-        @with_requirements(
-            global_imports=["decimal", Alias("os.path", "path"), ImportFromModule("fractions", ["Fraction"])]
-        )
-        def half():
-            return decimal.Decimal("0.5") == Fraction(1, 2), path.sep
-
-        source = build_functions_source([half])
-        assert run(tmp_path, source, "import functions; print(functions.half())") == "(True, '/')"
-
     def test_function_from_a_string(self, tmp_path: Path):
         function = FunctionWithRequirements.from_str(
             "\ndef shout(text: str) -> str:\n    '''Make it loud.'''\n    return text.upper()\n",
@@ -209,13 +134,6 @@ no margin"""
         assert source.startswith("import json\n\n\ndef shout(")
         assert run(tmp_path, source, "import functions; print(functions.shout('a'))") == "A"
         assert required_packages([function]) == ["loud"]
-
-    def test_the_same_function_twice_is_written_once(self):
-        assert build_functions_source([add, add]) == build_functions_source([add])
-
-    def test_module_without_functions_is_empty(self):
-        assert build_functions_source([]) == "\n"
-        assert required_packages([]) == []
 
 
 class Holder:
@@ -272,28 +190,7 @@ class TestRefused:
                     build_functions_source(functions)
                 assert "secret" not in str(caught.value)
 
-    def test_invalid_imports_are_refused(self) -> None:
-        @with_requirements(global_imports=["not an import"])
-        def f(): ...
-
-        with pytest.raises(ValueError, match=r"The functions make no valid module: .* in `import not an import`"):
-            build_functions_source([f])
-
-    def test_invalid_module_names_are_refused(self) -> None:
-        for name in ["", "a b", "a.b", "1a", "a-b", "class", "None", "a/b"]:
-            with case(name):
-                with pytest.raises(ValueError, match="must be an identifier"):
-                    check_module_name(name)
-                assert check_module_name("functions") == "functions"
-
 
 def test_static_methods_are_functions(tmp_path: Path):
     source = build_functions_source([Holder.static])
     assert run(tmp_path, source, "import functions; print(functions.static(7))") == "7"
-
-
-def test_packages_once_in_order():
-    @with_requirements(python_packages=["pandas", "scipy"])
-    def other(): ...
-
-    assert required_packages([add, count, other, fetch]) == ["numpy>=1", "pandas", "scipy"]

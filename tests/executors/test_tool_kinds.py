@@ -1,6 +1,5 @@
 """AutoGen's tools and workbenches as host tools, and what a config keeps of them."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -29,7 +28,6 @@ from autogen_codeact.executors.tools.adapters import as_tool_image
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
-from tests.cases import case
 from tests.executors.schema_workbench import SchemaWorkbench
 from tests.sandbox.tools.stub_host import StubHost
 
@@ -126,11 +124,6 @@ class TestBaseTools:
         with pytest.raises(ToolArgumentError, match=r"^speed is not known$"):
             await tool.run({"place": {"city": "Bern"}, "speed": 0})
 
-    async def test_function_tool_returns_the_result_of_its_function(self):
-        tools = await HostTools([FunctionTool(double, "Multiply.", name="multiply")]).start()
-        assert tools[0].signature == "(number: int, times: int = 2) -> int"
-        assert await StubHost(tools).run("multiply(4) + 1") == 9
-
     async def test_agent_tool_returns_the_text_of_its_agent(self):
         model = ReplayChatCompletionClient(["Bern it is."])
         agent = AssistantAgent("capital", model, description="Knows capitals.")
@@ -195,19 +188,6 @@ class TestWorkbenches:
         with pytest.raises(RuntimeError, match=r"^no such workbench$"):
             await tool.run({"key-word": "x"})
 
-    async def test_any_tool_name_becomes_a_python_name(self) -> None:
-        cases = [
-            ("2fa", "tool_2fa"),
-            ("_private", "private"),
-            ("__import__('os')", "import____os__"),
-            ("class", "class_"),
-            ("…", "tool_"),
-        ]
-        for name, called in cases:
-            with case(name):
-                (tool,) = await HostTools([SchemaWorkbench([{**LOOK_UP, "name": name}])]).start()
-                assert tool.name == called
-
 
 @pytest.mark.asyncio(loop_scope="class")
 class TestMcpServer:
@@ -231,19 +211,6 @@ class TestMcpServer:
             await shop.run("add('x')")
         assert await shop.run("image()") == "see\n[image 1: 1×1 pixels]"
         assert [[each.size for each in answer.images] for answer in shop.answers] == [[(1, 1)]]
-
-    async def test_parallel_mcp_calls_are_answered_independently(self, shop: StubHost):
-        add = shop.tools["add"]
-        answers = await asyncio.gather(*(add.run({"a": number}) for number in range(20)))
-        assert [answer.value for answer in answers] == [number + 2 for number in range(20)]
-
-    async def test_mcp_server_that_its_owner_started_keeps_running(self):
-        async with mcp() as bench:
-            tools = HostTools([bench])
-            await tools.start()
-            await tools.stop()
-            result = await bench.call_tool("add", {"a": 1})
-        assert result.to_text() == "3"
 
     async def test_mcp_server_that_cannot_be_started_is_an_error(self):
         bench = McpWorkbench(StdioServerParams(command="/nowhere/at-all"))

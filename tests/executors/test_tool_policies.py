@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from autogen_core import ComponentModel
-from autogen_core.models import CreateResult, ModelInfo, RequestUsage
+from autogen_core.models import ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.executors import (
@@ -19,7 +19,6 @@ from autogen_codeact.executors import (
     ToolApprovalRequest,
 )
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
-from tests.abuse.lag import MOST_EXCESS_S, median_excess
 from tests.cases import case
 from tests.sandbox.sandboxes import run
 from tests.sandbox.tools.terminals import screen, terminal
@@ -48,10 +47,6 @@ class TestAllowTools:
             reason = f"the tool {name} is not on the list of allowed tools"
             assert await policy(request(name)) == ToolApproval(False, reason)
         assert await AllowTools([], otherwise=policy)(request("add")) == YES
-
-    def test_one_string_is_no_list_of_names(self):
-        with pytest.raises(TypeError, match=r"names must be a list such as \['add'\], not a string"):
-            AllowTools("add")
 
 
 class TestAskPerson:
@@ -106,13 +101,6 @@ class TestAskPerson:
         rest = f" … and {len(call) - 4000:,} characters more"
         assert screen.text == f"The code wants to call {call[:4000]}{rest}\n{PROMPT}"
 
-    @pytest.mark.parametrize("value", LARGE.values(), ids=list(LARGE))
-    async def test_large_call_does_not_block_the_event_loop(self, value, terminal, screen):
-        async def ask() -> None:
-            assert not (await AskPerson(0.01)(request(value=value))).approved
-
-        assert await median_excess(ask) < MOST_EXCESS_S
-
     async def test_missing_answer_is_a_no(self, terminal, screen):
         assert await AskPerson(0.1)(request()) == ToolApproval(False, "nobody answered within 0.1 s")
         await screen.shows("\n[the question about pay was withdrawn; no answer is needed]\n")
@@ -144,10 +132,6 @@ class TestAskPerson:
             monkeypatch.setattr("sys.stdin", pipe)
             absent = "there is nobody to ask: this program has no terminal"
             assert await AskPerson()(request()) == ToolApproval(False, absent)
-
-    def test_timeout_must_be_positive(self):
-        with pytest.raises(ValueError, match="timeout must be above 0 seconds, not 0"):
-            AskPerson(0)
 
 
 def model(*answers: str, **info: bool) -> ReplayChatCompletionClient:
@@ -192,28 +176,6 @@ class TestAskModel:
             with case(answer):
                 expected = ToolApproval(False, "the model that approves gave no answer that can be read")
                 assert await AskModel(model(answer))(request()) == expected
-
-    async def test_model_gets_the_strictest_form_that_it_supports(self):
-        for info, form in (({"json_output": True}, "True"), ({"structured_output": True}, "ApprovalAnswer")):
-            client = model('{"reason": "", "approved": true}', **info)
-            assert (await AskModel(client)(request())).approved
-            asked = client.create_calls[0]["json_output"]
-            assert getattr(asked, "__name__", str(asked)) == form
-
-    async def test_question_to_a_model_is_limited(self):
-        class Slow(ReplayChatCompletionClient):
-            async def create(self, *arguments: Any, **options: Any) -> CreateResult:
-                await asyncio.sleep(30)
-                return CreateResult(finish_reason="stop", content="", usage=RequestUsage(0, 0), cached=False)
-
-        expected = ToolApproval(False, "the model that approves did not answer within 0.1 s")
-        assert await AskModel(Slow([]), timeout=0.1)(request()) == expected
-        long = ToolApproval(False, "the arguments are too long for the model that approves to judge them")
-        client = model("{}")
-        assert await AskModel(client)(request(text="x" * 50_000)) == long
-        assert client.create_calls == []
-        with pytest.raises(ValueError, match="timeout must be above 0 seconds, not -1"):
-            AskModel(client, timeout=-1)
 
 
 class TestConfig:

@@ -77,14 +77,6 @@ def left_by(box: Sandbox) -> tuple[str, int, int]:
     return seen, int(box.run("print(len(names))").output), len(os.listdir("/proc/self/fd"))
 
 
-def test_files_with_holes_that_are_larger_than_the_workspace_refuse_a_branch(backend: str) -> None:
-    with Sandbox(backend, limits=Limits(workspace="64m")) as box:  # type: ignore[arg-type]
-        box.run("x = 1; file = open('holes', 'wb'); file.truncate(300 * 2**20)")
-        with pytest.raises(Unsupported, match=r"the session can't be branched: .*67108864 bytes"), box.branch():
-            pass
-        assert (box.run("x").value, box.stat("holes").size) == (1, 300 * 2**20)
-
-
 def test_files_that_the_session_has_open_are_the_ones_that_are_put_back(backend: str) -> None:
     with Sandbox(backend) as box:  # type: ignore[arg-type]
         box.run(

@@ -79,19 +79,3 @@ async def test_a_sandbox_that_died_is_reported_with_the_reason() -> None:
     assert [event[0] for event in events] == [
         *("started", "block", "block finished", "stopped", "started", "block", "block finished", "stopped")
     ]
-
-
-class Exiting:
-    """An observer whose methods all raise SystemExit."""
-
-    def __getattr__(self, name: str) -> Any:
-        def leave(_: Any) -> None:
-            raise SystemExit(name)
-
-        return leave
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_observers_that_raise_system_exit_disturb_nothing() -> None:
-    async with AsyncSandbox("bubblewrap", tools=[add], observers=[Exiting()]) as box:
-        assert (await box.run("add(40, 2)")).output == "42\n"

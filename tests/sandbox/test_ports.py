@@ -10,7 +10,6 @@ import pytest_asyncio
 
 from codeact_sandbox import (
     AsyncSandbox,
-    DockerOptions,
     Sandbox,
     SandboxDied,
     SandboxProtocolError,
@@ -103,19 +102,6 @@ async def test_a_port_of_a_process_that_a_session_has_left_is_reached(box: Async
     await old.close()
     with pytest.raises(SandboxDied, match="the sandbox has ended, and its ports with it"):
         await old._ports.call(old._ports.listen(8000))
-
-
-@pytest.mark.parametrize("box", KINDS[-1:], ids="-".join, indirect=True)
-async def test_what_is_no_port_is_an_error(box: AsyncSandbox) -> None:
-    for port in (0, 65536, -1, True, "80", 1.5):
-        with case(port), pytest.raises(ValueError, match="is not a port: give a number from 1 to 65535"):
-            await box.forward(port)  # type: ignore[arg-type]
-
-
-async def test_a_port_of_this_machine_is_not_forwarded() -> None:
-    box = AsyncSandbox(DockerOptions(network="host"))
-    with pytest.raises(Unsupported, match=r"connect to 127\.0\.0\.1:80"):
-        await box.forward(80)
 
 
 @pytest.mark.usefixtures("bubblewrap")

@@ -65,14 +65,6 @@ async def test_tools_of_a_source_are_known_after_its_start() -> None:
     assert shop.done == ["open", "list", "close", "open", "list"]
 
 
-async def test_source_that_its_owner_has_started_stays_running() -> None:
-    shop = Shop(running=True)
-    tools = Toolset([shop])
-    await tools.start()
-    await tools.stop()
-    assert shop.done == ["list"]
-
-
 async def test_failed_start_stops_the_sources_that_were_started() -> None:
     first, second = Shop(), Shop("other", fails=True)
     with pytest.raises(OSError, match=r"^the shop is closed$"):
@@ -89,31 +81,12 @@ async def test_source_that_does_not_answer_is_an_error(monkeypatch: pytest.Monke
     assert shop.done == ["open", "close"]
 
 
-async def test_source_is_used_only_in_its_own_event_loop() -> None:
-    shop = Shop()
-    tools = Toolset([shop])
-    (tool,) = await tools.start()
-    with pytest.raises(RuntimeError, match=r"^The shop was started in another event loop and works in no other"):
-        await asyncio.to_thread(asyncio.run, tool.run({"fruit": "figs"}))  # type: ignore[arg-type]
-    await asyncio.to_thread(asyncio.run, tools.stop())
-    assert shop.done == ["open", "list"]  # it ends with its event loop
-
-
 async def test_two_tools_of_one_name_are_refused() -> None:
     message = "Two tools, or a tool and an exception, would be called `double` in the sandbox; the second is "
     with pytest.raises(ValueError, match=f"^{message}the function {__name__}.double. Rename one.$"):
         Toolset([double, double])
     with pytest.raises(ValueError, match=f"^{message}`double` of shop. Rename one.$"):
         await Toolset([double, Shop("double")]).start()
-
-
-def test_added_tools_that_are_there_are_ignored() -> None:
-    tools = Toolset([double])
-    tools.add([double])
-    tools.add([abs_difference])
-    assert [tool.name for tool in tools.known or ()] == ["double", "abs_difference"]
-    with pytest.raises(TypeError, match=r"^tools must be a list of tools, not a str.$"):
-        tools.add("double")
 
 
 def abs_difference(one: int, other: int) -> int:

@@ -1,9 +1,8 @@
 """Operations on files and folders of a sandbox and copies of folders, on both backends and in both modes."""
 
-import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -159,17 +158,3 @@ async def test_what_is_not_stored_on_the_host_is_named(box: AsyncSandbox, tmp_pa
         await box.get("top", tmp_path / "top")
     assert str(raised.value).startswith("[Errno 1] 5 entries were not copied, all others were: ")
     assert sorted(each.name for each in (tmp_path / "top").rglob("*")) == ["good"]
-
-
-async def test_files_of_operations_come_to_the_folder_on_the_host(box: AsyncSandbox) -> None:
-    await box.write("/workspace/made.txt", "made")
-    assert (await asyncio.to_thread(Path(box.work_dir, "made.txt").read_text)) == "made"
-
-
-async def test_an_input_that_raises_ends_the_command(box: AsyncSandbox) -> None:
-    def pieces() -> Iterator[bytes]:
-        yield b"some"
-        raise SandboxFileError(errno.ENOENT, "gone")
-
-    with pytest.raises(SandboxFileError, match="gone"):
-        await box.exec(["cat"], stdin=pieces())
