@@ -162,7 +162,6 @@ class Chat:
 
             self._page = LivePage(path, turns.end_turn)
             turns.approval.control = self._page.control
-            self._page.control.sandbox = next(iter(sandboxes_of(turns.conversation.target)), None)
             await self._page.open()
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:

@@ -241,7 +241,6 @@ def _view(
         metavar="[RUN|DIR]",
         help="A run, a folder with runs in it, or the folder of a batch. Default: where `codeact run` keeps runs.",
     ),
-    compare: Path | None = typer.Option(None, metavar="DIR", help="Another batch, to compare the batch DIR with."),
     port: int = typer.Option(0, min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one"),
     no_open: bool = typer.Option(False, "--no-open", help="Do not open a browser."),
     host: str = typer.Option("127.0.0.1", metavar="IP", help="Address; only this machine reaches 127.0.0.1."),
@@ -252,7 +251,7 @@ def _view(
     """
     from autogen_codeact.cli.pages import view
 
-    return view(target, compare, host=host, port=port, open_browser=not no_open)
+    return view(target, host=host, port=port, open_browser=not no_open)
 
 
 @app.command("mcp")

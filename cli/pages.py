@@ -27,11 +27,11 @@ _REDIRECT = (
 )
 
 
-def view(target: str | None, compare: Path | None, *, host: str, port: int, open_browser: bool) -> int:
+def view(target: str | None, *, host: str, port: int, open_browser: bool) -> int:
     """Serve the viewer until Ctrl-C."""
     folder = runs_folder() if target is None else _folder(target)
     end_by_exception()
-    server = ViewerServer(folder, compare=compare, host=host, port=port)
+    server = ViewerServer(folder, host=host, port=port)
     server.start()
     try:
         with suppress(KeyboardInterrupt):

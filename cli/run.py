@@ -190,8 +190,6 @@ class _Run:
             await self._open_page()
             async with started(job.sandbox) as executor:
                 executor.attach(observers=[self._printer.watcher])
-                if self.page is not None:
-                    self.page.control.sandbox = executor
                 result = await self._printer.follow(self._events(executor), job.model)
                 files = [] if self._files_stay else await executor.list_files()
                 self._progress.set("stopping sandbox")

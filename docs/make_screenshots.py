@@ -302,22 +302,11 @@ def screenshot_list(screenshots: Screenshots, folder: Path) -> None:
 
 
 def screenshot_batch(screenshots: Screenshots, folder: Path) -> None:
-    """The page of a batch, beside another one, in the viewer."""
-    answers = (SAMPLES / "batch_answers.json").read_text()
-    for name, model in (("primes", answers), ("primes-before", answers.replace("168 of them", "170 of them"))):
-        (folder / "model.json").write_text(model)
-        command = [
-            CODEACT,
-            "batch",
-            SAMPLES / "batch_tasks.jsonl",
-            "--out",
-            name,
-            "--act",
-            "--model",
-            "replay:model.json",
-        ]
-        subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=WAIT_S)
-    with viewed("primes", "--compare", "primes-before", folder=folder) as address:
+    """The page of a batch in the viewer."""
+    model = f"replay:{SAMPLES / 'batch_answers.json'}"
+    command = [CODEACT, "batch", SAMPLES / "batch_tasks.jsonl", "--out", "primes", "--act", "--model", model]
+    subprocess.run(command, check=True, cwd=folder, capture_output=True, timeout=WAIT_S)
+    with viewed("primes", folder=folder) as address:
         screenshots.of_page("batch", address, size=(1100, 640), ready=".task-row")
 
 

@@ -27,11 +27,10 @@ from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.indexing import MAX_STEPS
 from autogen_codeact.viewer.open_run import OpenRun
-from autogen_codeact.viewer.security import CSP, FORWARDED
+from autogen_codeact.viewer.security import CSP
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
 from autogen_codeact.viewer.text import download_name, visible
 from codeact_sandbox.types.displays import IMAGES
-from codeact_sandbox.types.errors import SandboxError
 
 MAX_STEPS_AT_ONCE = 200
 MAX_SUMMARIES_AT_ONCE = 5_000
@@ -93,7 +92,6 @@ class Viewer:
             Route(f"{run}/changes", self.changes),
             Route(f"{run}/answer", self.answer, methods=["POST"]),
             Route(f"{run}/stop", self.stop, methods=["POST"]),
-            Route(f"{run}/port", self.open_port, methods=["POST"]),
         ]
 
     # Pages
@@ -105,8 +103,6 @@ class Viewer:
         page = page_html().replace("__BASE__", self._base).replace(NONCE, nonce)
         page = page.replace("<body>", '<body class="of-batch">' if self._batch is not None else "<body>")
         policy = CSP.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")
-        if self._control is not None:
-            policy = policy.replace("frame-src 'self'", f"frame-src 'self' {FORWARDED}")
         return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
     async def static(self, request: Request) -> Response:
@@ -214,25 +210,12 @@ class Viewer:
 
     async def stop(self, request: Request) -> Response:
         """Stop a live run."""
-        control = self._controls(request)
-        await _body(request)
-        control.stop()
-        return _json({})
-
-    async def open_port(self, request: Request) -> Response:
-        """Answer with the address of a port of a live run's sandbox."""
-        control = self._controls(request)
-        port: Any = (await _body(request)).get("port")
-        try:
-            return _json({"url": await control.open_port(port)})
-        except (ValueError, SandboxError) as error:
-            raise HTTPException(409, str(error)) from None
-
-    def _controls(self, request: Request) -> RunControl:
         control = self._run(request).control
+        await _body(request)
         if control is None:
             raise HTTPException(409, "This run can't be controlled from here: start it with `codeact run --view`.")
-        return control
+        control.stop()
+        return _json({})
 
     def _run(self, request: Request) -> OpenRun:
         self._last_request = time.monotonic()

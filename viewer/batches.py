@@ -1,23 +1,19 @@
-"""The rows of a batch as its page shows them, beside those of another batch of the same tasks."""
+"""The rows of a batch as its page shows them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import Counter
-from contextlib import closing
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from autogen_codeact.batch.index import RESULTS, Results
+from autogen_codeact.batch.results import RESULTS, Key, Results
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.viewer.text import bounded, count, seconds, shortened
 
-MAX_ROWS = 100_000
 _SEARCHED_CHARS = 1_000
 _TEXT_CHARS = 20_000
-_CHANGED = "changed"
 
 
 def has_results(folder: Path) -> bool:
@@ -29,86 +25,62 @@ def has_results(folder: Path) -> bool:
 class _Known(NamedTuple):
     """What is kept of a row, to find it."""
 
-    key: tuple[str, int]
-    offset: int
+    key: Key
     verdict: str
     text: str
 
 
 class BatchTable:
-    """The rows of a batch; they are read again when there are new ones. Its methods block for the disk.
+    """The rows of a batch; they are read again when there are new ones. Its methods block for the disk."""
 
-    Args:
-        folder: Folder of the batch.
-        other: Folder of a batch to compare it with. Default: none.
-    """
-
-    def __init__(self, folder: Path, other: Path | None = None) -> None:
-        self._tables = [_Table(each) for each in (folder, other) if each is not None]
-        self._names = [bounded(each.resolve().name, 200) for each in (folder, other) if each is not None]
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._lock = threading.Lock()
+        self._results: Results
+        self._known: list[_Known] = []
+        self._stamp: tuple[int, ...] = ()
+        self._next = 0.0
 
     def page(self, query: dict[str, str], offset: int, limit: int) -> dict[str, Any]:
         """Return the rows that fit a query, and how many there are with each verdict."""
         with self._lock:
-            for table in self._tables:
-                table.read()
-        table, others = self._tables[0], self._tables[1].by_key if len(self._tables) > 1 else {}
+            self._read()
+            results, known = self._results, self._known
         words, verdict = query.get("search", "").casefold().split(), query.get("outcome")
         found = [
             each
-            for each in table.by_key.values()
-            if _fits(each, others.get(each.key), verdict) and all(word in each.text for word in words)
+            for each in known
+            if (not verdict or each.verdict == verdict) and all(word in each.text for word in words)
         ]
-        rows = []
-        for each in found[offset : offset + limit]:
-            row = _document(table.row(each), each.verdict)
-            if (known := others.get(each.key)) is not None:
-                row["other"] = _document(self._tables[1].row(known), known.verdict)
-            rows.append(row)
+        rows = [(each, results.row(each.key)) for each in found[offset : offset + limit]]
         return {
-            "names": self._names,
-            "rows": rows,
-            "total": len(table.by_key),
+            "name": bounded(self._folder.resolve().name, 200),
+            # A row that was written anew meanwhile is shown without its content.
+            "rows": [
+                _document(row or Row(id=each.key[0], repeat=each.key[1], outcome="invalid"), each.verdict)
+                for each, row in rows
+            ],
+            "total": len(known),
             "matched": len(found),
-            "counts": [Counter(each.verdict for each in one.by_key.values()) for one in self._tables],
+            "counts": Counter(each.verdict for each in known),
         }
 
-
-class _Table:
-    """The rows of one batch."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.by_key: dict[tuple[str, int], _Known] = {}
-        self._stamp: tuple[int, ...] = ()
-        self._next = 0.0
-
-    def read(self) -> None:
+    def _read(self) -> None:
         """Read the rows if there are new ones."""
         found = (self._folder / RESULTS).stat()
         stamp = (found.st_size, found.st_mtime_ns, found.st_ino)
         began = time.monotonic()
         if stamp == self._stamp or began < self._next:
             return
-        with closing(Results(self._folder)) as results:
-            by_key: dict[tuple[str, int], _Known] = {}
-            for offset, row in islice(results.with_offsets(), MAX_ROWS):
-                text = f"{row.id}\n{row.task[:400]}\n{row.error_class}\n{(row.error or '')[:200]}\n{(row.answer or '')[:200]}"
-                key = (row.id, row.repeat)
-                by_key[key] = _Known(key, offset, _verdict(row), text.casefold()[:_SEARCHED_CHARS])
-        self.by_key, self._stamp = by_key, stamp
+        self._results = Results(self._folder)
+        self._known = [_known(row) for row in self._results]
+        self._stamp = stamp
         self._next = time.monotonic() + 10 * (time.monotonic() - began)
 
-    def row(self, known: _Known) -> Row:
-        """Return a row as a whole; without its content if the file was written anew meanwhile."""
-        with open(self._folder / RESULTS, "rb") as file:
-            file.seek(known.offset)
-            try:
-                return Row.model_validate_json(file.readline())
-            except ValueError:
-                self._stamp = ()
-                return Row(id=known.key[0], repeat=known.key[1], outcome="invalid")
+
+def _known(row: Row) -> _Known:
+    text = f"{row.id}\n{row.task[:400]}\n{row.error_class}\n{(row.error or '')[:200]}\n{(row.answer or '')[:200]}"
+    return _Known((row.id, row.repeat), _verdict(row), text.casefold()[:_SEARCHED_CHARS])
 
 
 def _verdict(row: Row) -> str:
@@ -116,12 +88,6 @@ def _verdict(row: Row) -> str:
     if row.outcome == "completed" and row.passed is not None:
         return "passed" if row.passed else "not passed"
     return row.outcome
-
-
-def _fits(row: _Known, other: _Known | None, verdict: str | None) -> bool:
-    if verdict == _CHANGED:
-        return other is not None and other.verdict != row.verdict
-    return not verdict or row.verdict == verdict
 
 
 def _document(row: Row, verdict: str) -> dict[str, Any]:

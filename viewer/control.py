@@ -11,19 +11,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from autogen_codeact.viewer.schema import QuestionDocument
 from autogen_codeact.viewer.text import bounded
-from codeact_sandbox.host.waiting import on_loop
-from codeact_sandbox.types.errors import SandboxNotStarted
 from codeact_sandbox.types.filenames import printable
 
-if TYPE_CHECKING:
-    from codeact_sandbox.ports import Forward
-
 _MAX_TEXT = 1_000_000
-_OPEN_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -86,9 +80,6 @@ class RunControl:
         self._open: dict[int, tuple[ApprovalQuestion, Future[bool]]] = {}
         self.stopped = False
         """Whether somebody has asked to stop the run."""
-        self.sandbox: Any = None
-        """The `AsyncSandbox` or executor whose ports the page can open. Default: none."""
-        self._forwards: dict[int, Forward] = {}
 
     @property
     def questions(self) -> list[QuestionDocument]:
@@ -135,30 +126,6 @@ class RunControl:
             return False
         waiting.set_result(approve)
         return True
-
-    async def open_port(self, port: int) -> str:
-        """Let a browser reach a port of the sandbox while that runs.
-
-        Args:
-            port: The port on 127.0.0.1 in the sandbox.
-
-        Returns:
-            Its address on this machine.
-
-        Raises:
-            ValueError: It is not the number of a port.
-            SandboxError: There is no sandbox, it has no ports of its own, or it took more than 20 s.
-        """
-        ended, late = "The run has ended, and its ports with it.", "The port was not opened in time: try again."
-        return await on_loop(self._loop, self._open_port(port), _OPEN_S, ended=ended, late=late)
-
-    async def _open_port(self, port: int) -> str:
-        if self.sandbox is None:
-            raise SandboxNotStarted("The run has no sandbox yet: try again when its code has started a server.")
-        known = self._forwards.get(port)
-        if known is None or not known.is_open:
-            known = self._forwards[port] = await self.sandbox.forward(port)
-        return known.url
 
     def stop(self) -> None:
         """End the run. What runs then is cancelled."""

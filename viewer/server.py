@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import quote
 
 from autogen_codeact.batch.folder import RUNS
-from autogen_codeact.batch.index import RESULTS
 from autogen_codeact.viewer.batches import BatchTable, has_results
 from autogen_codeact.viewer.catalog import Catalog
 from autogen_codeact.viewer.control import RunControl
@@ -39,7 +38,6 @@ class ViewerServer:
         self,
         runs: Path | Iterable[Path],
         *,
-        compare: Path | None = None,
         control: RunControl | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -54,11 +52,7 @@ class ViewerServer:
 
         batch = None
         if isinstance(runs, Path) and has_results(runs):
-            if compare is not None and not has_results(compare):
-                raise ViewerError(f"{compare} is not the folder of a batch: there is no {RESULTS} in it.")
-            batch, runs = BatchTable(runs, compare), runs / RUNS
-        elif compare is not None:
-            raise ViewerError("--compare is for batches: give the folder of a batch to view, too.")
+            batch, runs = BatchTable(runs), runs / RUNS
         catalog = Catalog(runs)
         token = new_token()
         self._socket = _listen(host, port)
@@ -127,7 +121,6 @@ class ViewerServer:
 async def serve(
     runs: Path | Iterable[Path],
     *,
-    compare: Path | None = None,
     control: RunControl | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -136,7 +129,6 @@ async def serve(
 
     Args:
         runs: A folder with runs in it, the folder of a batch or of one run, or folders of runs, which may not exist yet.
-        compare: Folder of another batch, to compare a batch with. Default: none.
         control: What the buttons of a live run do. Default: there are no buttons.
         host: Address to listen on. Default: this machine only.
         port: Port to listen on. Default: a free one.
@@ -144,7 +136,7 @@ async def serve(
     Raises:
         ViewerError: The extra is missing, or the address can't be used.
     """
-    server = await asyncio.to_thread(lambda: ViewerServer(runs, compare=compare, control=control, host=host, port=port))
+    server = await asyncio.to_thread(lambda: ViewerServer(runs, control=control, host=host, port=port))
     try:
         await asyncio.to_thread(server.start)
         yield server.url

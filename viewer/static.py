@@ -9,7 +9,7 @@ PAGE = Path(__file__).parent / "page"
 """The folder of the page's files."""
 SCRIPTS = (
     *("dom", "text", "markdown", "frames", "data", "block", "step", "shell", "parts", "find", "questions"),
-    *("served", "live", "run", "list", "batch", "app"),
+    *("live", "run", "list", "batch", "app"),
 )
 """The parts of the page's only script, which share one scope, in the order in which they run."""
 NONCE = "__NONCE__"

@@ -191,21 +191,6 @@ async def test_screen_readers_can_read_all(run_page, scheme, numbers):
     assert await reading_problems(run_page) == []
 
 
-async def test_phone_shows_everything_in_its_width(run_page):
-    await run_page.set_viewport_size({"width": 375, "height": 700})
-    for number in (1, 3, 5, 15):
-        await show(run_page, number)
-        assert await run_page.evaluate("document.documentElement.scrollWidth") == 375
-
-    outline = run_page.get_by_role("navigation", name="All steps")
-    await expect(outline).to_be_hidden()
-    await run_page.get_by_role("button", name="All steps").click()
-    assert await reading_problems(run_page) == []
-    await outline.get_by_role("link", name="11").click()
-    await expect(outline).to_be_hidden()
-    await expect(run_page.locator("#step-11")).to_be_in_viewport()
-
-
 async def test_list_searches_filters_and_opens_runs(page, address):
     watched = Watched(page, address)
     await page.goto(address)

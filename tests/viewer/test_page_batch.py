@@ -20,7 +20,10 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 def run_batch(folder, name, answers):
     """Run the sample's tasks, one that can't be used, and one whose recording has no answer."""
     tasks, model = folder / "tasks.jsonl", folder / f"{name}.json"
-    more = [{"id": "bad", "task": "Read it.", "files": ["/none"]}, {"id": "fails", "task": "Fail <b>here</b>\u202e."}]
+    more = [
+        {"id": "bad", "task": "Read it.", "files": {"none": "/none"}},
+        {"id": "fails", "task": "Fail <b>here</b>\u202e."},
+    ]
     tasks.write_text((SAMPLES / "batch_tasks.jsonl").read_text() + "\n".join(map(json.dumps, more)))
     model.write_text(answers)
     options = ("--act", "--sandbox", "bubblewrap", "--model", f"replay:{model}", "--option", "attempts=1")
@@ -30,27 +33,23 @@ def run_batch(folder, name, answers):
 
 
 @pytest.fixture(scope="module")
-def batches(bubblewrap, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("batches")
-    answers = (SAMPLES / "batch_answers.json").read_text()
-    return run_batch(folder, "new", answers), run_batch(folder, "old", answers.replace("168 of them", "170"))
+def batch(bubblewrap, tmp_path_factory):
+    return run_batch(tmp_path_factory.mktemp("batches"), "new", (SAMPLES / "batch_answers.json").read_text())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def address(batches):
-    async with serve(batches[0], compare=batches[1]) as url:
+async def address(batch):
+    async with serve(batch) as url:
         yield url
 
 
-async def test_each_task_has_verdict_expected_answer_error_and_that_of_the_other_batch(page, address):
+async def test_each_task_has_verdict_expected_answer_and_error(page, address):
     watched = Watched(page, address)
     await page.goto(address)
     rows = page.locator(".task-row")
     await expect(rows).to_have_count(5)
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Batch new beside old")
-    await expect(page.locator(".amount")).to_have_text(
-        "5 tasks: 2 passed, 1 not passed, 1 failed, 1 invalid; old: 1 passed, 2 not passed, 1 failed, 1 invalid"
-    )
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Batch new")
+    await expect(page.locator(".amount")).to_have_text("5 tasks: 2 passed, 1 not passed, 1 failed, 1 invalid")
 
     wrong = rows.filter(has_text="below 10000?")
     await expect(wrong.locator("h2")).to_have_text("How many prime numbers are below 10000?not passed")
@@ -59,11 +58,9 @@ async def test_each_task_has_verdict_expected_answer_error_and_that_of_the_other
             "expected1229",
             "answerThere are 1228 of them.",
             "checkexpected '1229', not '1228'",
-            "oldnot passed the same answer",
         ]
     )
-    await expect(rows.filter(has_text="below 1000?").locator(".field").last).to_have_text("oldnot passedThere are 170.")
-    await expect(rows.filter(has_text="/none does not exist").first).to_contain_text("invalid")
+    await expect(rows.filter(has_text="/none is neither a file nor a folder").first).to_contain_text("invalid")
     failed = rows.filter(has_text="Fail <b>here</b>")
     await expect(failed.locator("h2")).to_contain_text("\\u202e.")
     await expect(failed).to_contain_text("has no answers for the task")
@@ -74,10 +71,10 @@ async def test_rows_are_filtered_searched_and_opened_with_the_keyboard(page, add
     await page.goto(address)
     rows = page.locator(".task-row")
     await expect(rows).to_have_count(5)
-    await page.get_by_label("Verdict").select_option("changed")
+    await page.get_by_label("Verdict").select_option("not passed")
     await expect(rows).to_have_count(1)
-    await expect(rows.locator("h2")).to_have_text("How many prime numbers are below 1000?passed")
-    assert page.url.endswith("?outcome=changed")
+    await expect(rows.locator("h2")).to_have_text("How many prime numbers are below 10000?not passed")
+    assert page.url.endswith("?outcome=not+passed")
     await page.get_by_label("Verdict").select_option("")
     await page.get_by_role("searchbox").fill("no answers")
     await expect(rows).to_have_count(1)
@@ -100,13 +97,10 @@ async def test_rows_are_filtered_searched_and_opened_with_the_keyboard(page, add
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_screen_readers_and_phones_can_read_all(page, address, scheme):
+async def test_screen_readers_can_read_all(page, address, scheme):
     await page.emulate_media(color_scheme=scheme)
     await page.goto(address)
     await expect(page.locator(".task-row")).to_have_count(5)
-    assert await reading_problems(page) == []
-    await page.set_viewport_size({"width": 375, "height": 700})
-    assert await page.evaluate("document.documentElement.scrollWidth") == 375
     assert await reading_problems(page) == []
 
 
@@ -126,9 +120,9 @@ async def test_all_controls_are_reached_with_tab_and_show_it(page, address):
     assert len(reached) == wanted
 
 
-async def test_new_rows_appear_and_damaged_lines_cost_nothing(page, batches, tmp_path):
+async def test_new_rows_appear_and_damaged_lines_cost_nothing(page, batch, tmp_path):
     folder = tmp_path / "batch"
-    shutil.copytree(batches[0], folder)
+    shutil.copytree(batch, folder)
     lines = (folder / "results.jsonl").read_text().splitlines()
     (folder / "results.jsonl").write_text("")
     async with serve(folder) as url:

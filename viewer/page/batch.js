@@ -1,4 +1,4 @@
-// The page of a batch: its tasks with verdict, expected and given answer, errors and attempts, and those of another batch beside them.
+// The page of a batch: its tasks with verdict, expected and given answer, errors and attempts.
 
 const VERDICTS = ["passed", "not passed", "completed", "stopped", "waiting", "failed", "invalid"];
 
@@ -6,7 +6,7 @@ class BatchPage extends ListPage {
   title = "Batch";
   one = "task";
   filter = "Verdict";
-  outcomes = [...VERDICTS, "changed"];
+  outcomes = VERDICTS;
   placeholder = "Search tasks, answers and errors";
   height = 150;
 
@@ -14,13 +14,11 @@ class BatchPage extends ListPage {
     return data.getBatch(query);
   }
 
-  drawHead({ names, counts }) {
-    const [name, other] = names;
-    this.names = names;
-    this.heading.replaceChildren("Batch ", visible(name), ...(other ? [" beside ", visible(other)] : []));
+  drawHead({ name, counts }) {
+    this.heading.replaceChildren("Batch ", visible(name));
     document.title = `Batch ${plain(name)} · codeact`;
-    const line = (one) => VERDICTS.filter((verdict) => one[verdict]).map((verdict) => `${one[verdict].toLocaleString("en")} ${verdict}`).join(", ");
-    this.amount.append(counts[0] ? `: ${line(counts[0])}` : "", counts[1] ? `; ${plain(other)}: ${line(counts[1])}` : "");
+    const found = VERDICTS.filter((verdict) => counts[verdict]).map((verdict) => `${counts[verdict].toLocaleString("en")} ${verdict}`);
+    this.amount.append(found.length ? `: ${found.join(", ")}` : "");
   }
 
   advice() {
@@ -40,13 +38,7 @@ class BatchPage extends ListPage {
       h("h2", null, row.run ? h("a", { href: data.runUrl(row.run) }, title) : h("span", { tabindex: "0" }, title), chip(row.verdict)),
       h("ul.facts", null, facts.filter(Boolean).map((fact) => h("li", null, visible(fact)))),
       field("expected", row.expected), field("answer", row.answer, row.answer_bytes), row.checks.map((why) => field("check", why)), field("error", row.error),
-      row.failures.length ? labelled("attempts", h("ol", null, row.failures.map((error) => h("li.problem", null, visible(clip(error, 300)))))) : null,
-      row.other ? labelled(this.names[1], this.beside(row, row.other)) : null);
-  }
-
-  beside(row, other) {
-    const [ours, theirs] = [row, other].map((each) => each.answer ?? each.error);
-    return [chip(other.verdict), ours === theirs ? h("span.muted", null, " the same answer") : field("", theirs, other.answer_bytes)];
+      row.failures.length ? labelled("attempts", h("ol", null, row.failures.map((error) => h("li.problem", null, visible(clip(error, 300)))))) : null);
   }
 }
 

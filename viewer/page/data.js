@@ -52,8 +52,6 @@ function apiData() {
     /** Answer a question of the run. */
     answer: (question, approve) => post(api("/answer"), { question, approve }),
     stop: () => post(api("/stop"), {}),
-    /** Open a port of the run's sandbox, and return its address. */
-    openPort: async (port) => (await (await post(api("/port"), { port })).json()).url,
   };
 }
 

@@ -49,18 +49,14 @@ class RunPage {
       box: rows, root: rows, tag: "ol", size: ROWS_AT_ONCE, height: 30, ...problems, filled: () => this.markCurrent(),
       load: async (from, to) => (await data.getSummaries(from, to)).map((summary) => this.outlineRow(summary)),
     });
-    this.nav = h("nav.outline", { "aria-label": "All steps", id: "outline", onclick: (event) => event.target.closest("a") && this.showOutline(false) }, rows);
-    this.outlineButton = quietButton("Steps", "All steps", () => this.showOutline(!this.nav.classList.contains("open")),
-      { class: "outline-button", "aria-controls": "outline", "aria-expanded": "false" });
+    this.nav = h("nav.outline", { "aria-label": "All steps" }, rows);
     this.find = new Find({ go: (number) => this.go(number), changed: (numbers) => this.setFound(numbers), where: this.feed });
     this.questions = new Questions((id, approve) => data.answer(id, approve));
-    this.served = new ServedPage((port) => data.openPort(port));
-    this.servedButton = quietButton("Web page", "Open a web page that the code serves", () => this.showServed(), { class: "wide" });
     for (const name of ["pointerdown", "focusin"]) this.feed.addEventListener(name, ({ target }) => this.selectAround(target));
     this.bar = buildPage({
       start: [data.listUrl ? h("a.quiet.home", { href: data.listUrl }, data.isBatch ? "Batch" : "Runs") : null, this.title, this.status],
-      end: [this.live.stopButton, this.servedButton, quietButton("Search", "Search (/)", () => this.find.open()), this.outlineButton],
-      content: [h("div.columns", null, this.nav, h("main", { id: "content", tabindex: "-1" }, this.overview, this.served.element, this.feed)),
+      end: [this.live.stopButton, quietButton("Search", "Search (/)", () => this.find.open())],
+      content: [h("div.columns", null, this.nav, h("main", { id: "content", tabindex: "-1" }, this.overview, this.feed)),
         h("div.floating", null, this.live.pill, this.questions.element)],
       keys: this.keys(),
     });
@@ -79,20 +75,8 @@ class RunPage {
       [["n"], "next result", () => this.find.move(1)],
       [["N"], "previous result", () => this.find.move(-1)],
       [["f"], "follow a run that goes on", () => this.header && this.header.live && this.live.follow()],
-      [["Escape"], "close search", () => (this.find.element.hidden ? this.showOutline(false) : this.find.close())],
+      [["Escape"], "close search", () => this.find.close()],
     ];
-  }
-
-  showOutline(open) {
-    this.nav.classList.toggle("open", open);
-    this.outlineButton.setAttribute("aria-expanded", String(open));
-  }
-
-  showServed() {
-    this.live.atEnd = false;
-    this.kept = 0;
-    this.served.show(true);
-    this.live.drawPill();
   }
 
   // The header
@@ -105,8 +89,7 @@ class RunPage {
     // Its end may be in the part of the log that is still to be read.
     const unknown = header.indexed === false && header.outcome === "interrupted";
     this.status.replaceChildren(chip(unknown ? "reading" : header.outcome));
-    this.live.stopButton.hidden = this.servedButton.hidden = !(header.live && header.controls);
-    if (this.servedButton.hidden) this.served.show(false);
+    this.live.stopButton.hidden = !(header.live && header.controls);
     this.drawOverview(header);
     this.setCount(header.steps);
     this.live.drawPill();
@@ -134,7 +117,7 @@ class RunPage {
       h("ul.agents", null, header.agents.slice(0, 50).map((agent) => this.agentLine(agent))),
       times.length ? h("p.muted.timing-line", null, times.map(([name, value]) => `${name.replace("_s", "")} ${seconds(value)}`).join(" · ")) : null,
       header.error ? h("p.problem", null, visible(header.error)) : null,
-      header.live && !header.controls ? h("p.muted", null, "Start a run with --view to stop it, or to see web pages that its code serves.") : null,
+      header.live && !header.controls ? h("p.muted", null, "Start a run with --view to stop it from its page.") : null,
       header.indexed === false ? h("p.muted", null, "The log is still being read; the numbers grow.") : null,
     ]);
   }
