@@ -10,17 +10,16 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.index import MAX_LINE, RESULTS, RowIndex, parse_json
+from autogen_codeact.batch.results import MAX_LINE, RESULTS, Results
 from autogen_codeact.batch.rows import AGAIN, Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
@@ -63,11 +62,11 @@ class BatchFolder:
     def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
         self.path = path
         self.notices: list[str] = []  # what the user should know about the state in which the folder was found
-        self.index: RowIndex
+        self.results: Results
         self._accept = accept_changes
         self._release: Callable[[], None] | None = None
         self._lock = -1
-        self._results = -1
+        self._descriptor = -1
         self._writing = threading.Lock()
 
     @classmethod
@@ -102,16 +101,18 @@ class BatchFolder:
         (self.path / RUNS).mkdir(exist_ok=True)
         results, flags = self.path / RESULTS, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         os.close(os.open(results, flags, 0o600))
-        self.index = RowIndex(results, invalid=False)  # such a task may have been corrected, or gets a row again
-        if self.index.damaged:
-            left_out = f"{format_count(self.index.damaged, 'damaged line')} of {RESULTS} left out"
+        found = Results(self.path)
+        if found.damaged:
+            left_out = f"{format_count(found.damaged, 'damaged line')} of {RESULTS} left out"
             self.notices.append(f"{left_out}: those tasks are run again")
-        if self.index.damaged or self.index.replaced:
-            self._rewrite(self.index.offsets())
-            self.index.close()
-            self.index = RowIndex(results)
-        self._results = os.open(results, flags)
-        os.ftruncate(self._results, self.index.end)  # what is behind it, a killed process has left
+        # An invalid task may have been corrected, or gets a row again.
+        kept = [each.offset for each in found.by_key.values() if each.outcome != "invalid"]
+        if found.damaged or found.replaced or len(kept) < len(found.by_key):
+            self._rewrite(kept)
+            found = Results(self.path)
+        self.results = found
+        self._descriptor = os.open(results, flags)
+        os.ftruncate(self._descriptor, found.end)  # what is behind it, a killed process has left
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -132,7 +133,7 @@ class BatchFolder:
     def _compare(self, configuration: Mapping[str, Any]) -> None:
         try:
             with open(self.path / MANIFEST, "rb") as file:
-                manifest = parse_json(file.read(MAX_LINE))
+                manifest = from_json(file.read(MAX_LINE))
             version, before = manifest["schema_version"], dict(manifest["configuration"])
         except (ValueError, KeyError, TypeError):
             raise BatchFolderError(
@@ -167,28 +168,27 @@ class BatchFolder:
                 rows.seek(offset)
                 file.write(rows.readline())
 
-    def see(self, task: Task) -> None:
-        """Take note that a task is among the tasks, and compare it with what its rows are of."""
-        if not self._accept and not all(_is_of(log, task) for log in self.index.logs(task.id)):
-            raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
-        self.index.see(task.id)
+    def compare(self, tasks: Sequence[Task], repeats: int) -> int:
+        """Compare tasks with those that the rows are of; returns how many rows are of other tasks or repetitions."""
+        by_id, others = {task.id: task for task in tasks}, 0
+        for (id_, repeat), known in self.results.by_key.items():
+            task = by_id.get(id_)
+            others += task is None or repeat > repeats
+            if task is not None and not self._accept and not _is_of(known.log, task):
+                raise BatchChangedError(f"{self.path} was made with another task {id_!r}; {ACCEPT}.")
+        return others
 
     def is_done(self, task: Task, repeat: int) -> bool:
         """Return whether a task has a row that stays."""
-        found = self.index.find(task.id, repeat)
-        return found is not None and found[1] not in AGAIN and _is_of(found[2], task)
+        found = self.results.by_key.get((task.id, repeat))
+        return found is not None and found.outcome not in AGAIN and _is_of(found.log, task)
 
     def failed_row(self, task: Task, repeat: int) -> Row | None:
         """Return the row of a task that failed or waited in an earlier command, or None."""
-        found = self.index.find(task.id, repeat)
-        if found is None or found[1] not in AGAIN or not _is_of(found[2], task):
+        found = self.results.by_key.get((task.id, repeat))
+        if found is None or found.outcome not in AGAIN or not _is_of(found.log, task):
             return None
-        with open(self.path / RESULTS, "rb") as file:
-            file.seek(found[0])
-            try:
-                return Row.model_validate_json(file.readline())
-            except ValueError:
-                return None
+        return self.results.row((task.id, repeat))
 
     def run_folder(self, task: Task, repeat: int, *, new: bool = False) -> Path:
         """Return the folder of a task's last run, or of its next one, absolute."""
@@ -208,47 +208,43 @@ class BatchFolder:
             shutil.rmtree(self.work_folder(task, row.repeat), ignore_errors=True)
         line = _as_line(row)
         with self._writing:
-            self.index.put(row, self._append(line))
+            self.results.put(row, self._append(line))
 
     def _append(self, line: bytes) -> int:
         """Append a line, wait until it is on the disk, and return where it begins."""
         try:
-            size = os.fstat(self._results).st_size
+            size = os.fstat(self._descriptor).st_size
             try:
                 view = memoryview(line)
                 while view:
-                    view = view[os.write(self._results, view) :]
-                os.fdatasync(self._results)
+                    view = view[os.write(self._descriptor, view) :]
+                os.fdatasync(self._descriptor)
             except OSError:
                 with suppress(OSError):
-                    os.ftruncate(self._results, size)
+                    os.ftruncate(self._descriptor, size)
                 raise
         except OSError as error:
             raise BatchFolderError(_reason(self.path, error)) from error
         return size
 
-    def put_in_order(self) -> None:
-        """Put the rows in the order of the tasks; no further one may be added."""
-        offsets = self.index.offsets(by_task=True)
-        if not self.index.replaced and all(one < other for one, other in pairwise(offsets)):
-            return
-        try:
+    def put_in_order(self, tasks: Sequence[str]) -> None:
+        """Put the rows in the order of the tasks' ids; no further one may be added."""
+        places = {id_: place for place, id_ in enumerate(tasks)}
+        rows = sorted(self.results.by_key.items(), key=lambda row: (places.get(row[0][0], len(places)), row[0][1]))
+        offsets = [known.offset for _, known in rows]
+        if self.results.replaced or offsets != sorted(offsets):
             self._rewrite(offsets)
-        except OSError as error:
-            raise BatchFolderError(_reason(self.path, error)) from error
 
     def close(self) -> None:
         """Let other processes work on it; repeated calls are harmless."""
         with self._writing:
-            for name in ("_results", "_lock"):
+            for name in ("_descriptor", "_lock"):
                 descriptor = getattr(self, name)
                 setattr(self, name, -1)
                 if descriptor >= 0:
                     os.close(descriptor)
             if self._release is not None:
                 self._release()
-            if hasattr(self, "index"):
-                self.index.close()
         with suppress(OSError):
             (self.path / WORK).rmdir()
 

@@ -44,8 +44,7 @@ def run_batch(
     Args:
         make_agent: Called for each attempt with an executor, which is started and stopped for it, and with the `Task` if it
             takes a second argument; returns an agent or a team, or awaits one.
-        tasks: Path of a JSONL or CSV file, or an (async) iterable of tasks, objects or texts. They are read as
-            they are needed.
+        tasks: Path of a JSONL or CSV file, or an iterable of tasks, objects or texts. All are read before the first one runs.
         out: Folder of the batch. The same call again goes on where it was interrupted. Default: a temporary one, removed at
             the end.
         settings: Concurrency, attempts, limits and budget. Default: `BatchSettings()`.
@@ -162,13 +161,14 @@ async def _close(scheduler: Scheduler, backend: Backend, opened: asyncio.Future[
     finally:
         await asyncio.wait({opened})
         if opened.exception() is None:
-            await asyncio.to_thread(_close_folder, opened.result(), scheduler.ended is not None)
+            order = scheduler.order if scheduler.ended is not None else None
+            await asyncio.to_thread(_close_folder, opened.result(), order)
 
 
-def _close_folder(folder: BatchFolder, ended: bool) -> None:
+def _close_folder(folder: BatchFolder, order: list[str] | None) -> None:
     try:
-        if ended:
-            folder.put_in_order()
+        if order is not None:
+            folder.put_in_order(order)
             write_summary(folder.path)
     finally:
         folder.close()

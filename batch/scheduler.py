@@ -6,20 +6,17 @@ import asyncio
 import heapq
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence, Sized
-from contextlib import aclosing, suppress
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.attempt import AttemptWork, Backend, backoff, is_retryable
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
-from autogen_codeact.batch.index import RowCounts
 from autogen_codeact.batch.limits import LocalGate, RateLimit
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks, read_tasks
@@ -59,76 +56,6 @@ class Job(AttemptWork):
     resumed: int = 0
 
 
-class Jobs:
-    """What is to be run."""
-
-    def __init__(
-        self,
-        tasks: Tasks,
-        folder: BatchFolder,
-        repeats: int,
-        *,
-        total: int | None,
-        add_row: Callable[[Row], Awaitable[None]],
-    ) -> None:
-        self.total = total  # how many rows there will be, or None if that is not known yet
-        self._tasks = tasks
-        self._is_repeatable = isinstance(tasks, str | Path | Sequence)
-        self._folder = folder
-        self._repeats = repeats
-        self._add_row = add_row
-
-    async def read(self) -> AsyncGenerator[Job, None]:
-        """Yield what is to be run, in order: all tasks once, then again for each repetition."""
-        folder, repeats = self._folder, self._repeats
-        if not self._is_repeatable and repeats > 1:
-            self._tasks = [task async for task in read_tasks(self._tasks)]
-        if self._is_repeatable and folder.index.counts.rows:
-            async for _ in self._read_once():  # whether one has changed is found out before anything runs
-                pass
-        for repeat in range(1, repeats + 1):
-            async with aclosing(self._read_once()) as tasks:
-                async for task in tasks:
-                    if isinstance(task, BadTask):
-                        if repeat == 1:
-                            await self._refuse(task)
-                    elif not folder.is_done(task, repeat):
-                        yield await in_thread(self._job, task, repeat)
-
-    async def _read_once(self) -> AsyncGenerator[Task | BadTask, None]:
-        """Yield the tasks, compare them with what they were, and count them."""
-        number = 0
-        async with aclosing(read_tasks(self._tasks)) as tasks:
-            async for task in tasks:
-                number += 1 if isinstance(task, BadTask) else self._repeats
-                if isinstance(task, Task):
-                    self._folder.see(task)
-                yield task
-        # The rows of tasks that are no longer among the tasks stay, and count as done.
-        self.total = number + self._folder.index.others(self._repeats)
-
-    async def _refuse(self, task: BadTask) -> None:
-        """Write the row of a task that can't be used, beside the one that the same id may have of an earlier command."""
-        if self._folder.index.find(task.id, 1) is not None:
-            task = replace(task, id=f"{task.id[:120]} ({task.place[-60:]})")
-        self._folder.index.see(task.id)
-        row = Row(id=task.id, outcome="invalid", attempts=0)
-        row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
-        await self._add_row(row)
-
-    def _job(self, task: Task, repeat: int) -> Job:
-        """Return what is to be done for a task; blocks for the disk."""
-        folder = self._folder
-        job = Job(task, folder.run_folder(task, repeat), folder.work_folder(task, repeat), repeat, count_log=True)
-        if (before := folder.failed_row(task, repeat)) is not None:
-            job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
-            job.failures = before.failures
-            with suppress(ValueError):  # it was changed by hand
-                fields = {name: getattr(before, name) for name in AttemptRecord.model_fields}
-                job.failures = [*job.failures, AttemptRecord(**fields)]
-        return job
-
-
 class Scheduler:
     """Runs the tasks of one batch."""
 
@@ -149,13 +76,14 @@ class Scheduler:
         self._running: set[asyncio.Task[None]] = set()
         self._checks_run_code = False
         self._unread: asyncio.Queue[Row | None] = asyncio.Queue()
-        self._reading: asyncio.Task[Job | None] | None = None
-        self._all_read = False
+        self._pending: Iterator[tuple[Task, int]] = iter(())
+        self._total: int | None = None  # how many rows there will be
+        self.order: list[str] = []
+        """The ids of the tasks."""
         self._stopping = False
         self._fatal: BaseException | None = None
         self._folder: BatchFolder | None = None
         self._began = time.monotonic()
-        self._jobs: Jobs | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: deque[float] = deque(maxlen=RATE_ROWS)
 
@@ -169,20 +97,20 @@ class Scheduler:
     def counts(self) -> BatchCounts:
         """Return how far the batch is."""
         now = time.monotonic()
-        rows = self._folder.index.counts if self._folder is not None else RowCounts()
+        rows = self._folder.results.counts if self._folder is not None else Counter[str]()
         # The first rows say nothing about the rate unless the time before them counts, too.
         since = self._ends[0] if len(self._ends) == self._ends.maxlen else self._began
         rate = 60.0 * len(self._ends) / max(now - since, 1e-3) if len(self._ends) > 1 else 0.0
-        left = max(0, self._total - rows.rows) / rate * 60.0 if self._total is not None and rate else None
+        left = max(0, self._total - rows["rows"]) / rate * 60.0 if self._total is not None and rate else None
         return BatchCounts(
             total=self._total,
-            done=rows.rows,
-            failed=rows.failed,
-            invalid=rows.invalid,
+            done=rows["rows"],
+            failed=rows["failed"],
+            invalid=rows["invalid"],
             running=len(self._running),
             waiting=len(self._due),
-            passed=rows.passed,
-            checked=rows.checked,
+            passed=rows["passed"],
+            checked=rows["checked"],
             prompt_tokens=self.gate.prompt_tokens,
             completion_tokens=self.gate.completion_tokens,
             cost=self.gate.cost,
@@ -192,17 +120,12 @@ class Scheduler:
 
     def expected(self) -> int | None:
         """Return how many more sandboxes will be requested, or None if that is not known; any thread may call it."""
-        total = self._total if self._total is not None else getattr(self._tasks, "total", None)
-        if self._stopping or total is None or self._folder is None:
+        if self._stopping or self._total is None or self._folder is None:
             return 0 if self._stopping else None
         # Those that failed in an earlier command are run again. A check with code takes a sandbox of its own.
-        done = self._folder.index.counts.rows - self._folder.index.counts.failed - self._folder.index.counts.waiting
-        return max(0, total - done - (0 if self._checks_run_code else len(self._running)))
-
-    @property
-    def _total(self) -> int | None:
-        """How many rows there will be, or None if that is not known yet."""
-        return self._jobs.total if self._jobs is not None else None
+        rows = self._folder.results.counts
+        done = rows["rows"] - rows["failed"] - rows["waiting"]
+        return max(0, self._total - done - (0 if self._checks_run_code else len(self._running)))
 
     async def rows(self, folder: BatchFolder) -> AsyncGenerator[Row, None]:
         """Run the tasks, and yield their rows."""
@@ -210,15 +133,12 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         for text in folder.notices:
             self._on_event(Notice(text))
-        self.gate.used(folder.index.counts.prompt_tokens, folder.index.counts.completion_tokens)
+        counts = folder.results.counts
+        self.gate.used(counts["prompt_tokens"], counts["completion_tokens"])
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
-        tasks, repeats = self._tasks, self._settings.repeat
-        total = len(tasks) * repeats if isinstance(tasks, Sized) and not isinstance(tasks, str) else None
-        self._jobs = Jobs(tasks, folder, repeats, total=total, add_row=partial(self._add, None))
-        jobs = self._jobs.read()
-        dispatcher = asyncio.create_task(self._dispatch(jobs), name="batch-dispatch")
+        dispatcher = asyncio.create_task(self._dispatch(), name="batch-dispatch")
         dispatcher.add_done_callback(lambda _: self._unread.put_nowait(None))
         try:
             while (row := await self._unread.get()) is not None:
@@ -228,11 +148,10 @@ class Scheduler:
         finally:
             if deadline is not None:
                 deadline.cancel()
-            await run_uncancelled(self._end(dispatcher, jobs))
+            await run_uncancelled(self._end(dispatcher))
 
-    async def _end(self, dispatcher: asyncio.Task[None], jobs: AsyncGenerator[Job, None]) -> None:
-        reading = {self._reading} if self._reading is not None else set()
-        waiting = {dispatcher, *self._running, *reading}
+    async def _end(self, dispatcher: asyncio.Task[None]) -> None:
+        waiting = {dispatcher, *self._running}
         for task in waiting:
             task.cancel()
         _, late = await asyncio.wait(waiting, timeout=CANCEL_S)
@@ -241,16 +160,34 @@ class Scheduler:
         for task in waiting - late:
             if not task.cancelled():
                 task.exception()
-        with suppress(Exception):
-            await jobs.aclose()
 
-    async def _dispatch(self, jobs: AsyncGenerator[Job, None]) -> None:
+    async def _read(self, folder: BatchFolder) -> None:
+        """Read the tasks, and compare them with what they were before anything runs."""
+        found = await in_thread(read_tasks, self._tasks)
+        tasks = [task for task in found if isinstance(task, Task)]
+        # The rows of tasks that are no longer among the tasks stay, and count as done.
+        others = await in_thread(folder.compare, tasks, self._settings.repeat)
+        repeats = range(1, self._settings.repeat + 1)
+        self.order = [task.id for task in found]
+        self._total = len(tasks) * len(repeats) + len(found) - len(tasks) + others
+        self._checks_run_code = any(task.check is not None and task.check.kind in ("python", "regex") for task in tasks)
+        # All tasks once, then again for each repetition.
+        self._pending = ((task, repeat) for repeat in repeats for task in tasks if not folder.is_done(task, repeat))
+        for task in found:
+            if isinstance(task, BadTask):
+                row = Row(id=task.id, outcome="invalid", attempts=0)
+                row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
+                await self._add(None, row)
+
+    async def _dispatch(self) -> None:
+        assert self._folder is not None
+        await self._read(self._folder)
         # More attempts than sandboxes would only wait for each other.
         most = self._settings.max_sandboxes or self._settings.concurrency
         slots = asyncio.Semaphore(min(self._settings.concurrency, most))
         while True:
             await slots.acquire()
-            job = await self._next(jobs)
+            job = await self._next()
             if job is None:
                 break
             await self._rate_limit.enter()
@@ -275,7 +212,7 @@ class Scheduler:
             self._fatal = self._fatal or error
             self._stopping = True
 
-    async def _next(self, jobs: AsyncGenerator[Job, None]) -> Job | None:
+    async def _next(self) -> Job | None:
         """Return what begins next: an attempt that is due, or else the next task; None at the end."""
         while True:
             self._changed.clear()
@@ -285,21 +222,23 @@ class Scheduler:
             elif self._unread.qsize() < MAX_UNREAD:
                 if self._due and self._due[0][0] <= time.monotonic():
                     return heapq.heappop(self._due)[2]
-                if (job := self._read_one(jobs)) is not None:
-                    return job
-                if self._all_read and not self._due and not self._running:
+                if (pending := next(self._pending, None)) is not None:
+                    return await in_thread(self._job, *pending)
+                if not self._due and not self._running:
                     return None
             await self._wait()
 
-    def _read_one(self, jobs: AsyncGenerator[Job, None]) -> Job | None:
-        if self._reading is None and not self._all_read:
-            self._reading = asyncio.ensure_future(anext(jobs, None))
-            self._reading.add_done_callback(lambda _: self._changed.set())
-        if self._reading is None or not self._reading.done():
-            return None
-        reading, self._reading = self._reading, None
-        job = reading.result()
-        self._all_read = job is None
+    def _job(self, task: Task, repeat: int) -> Job:
+        """Return what is to be done for a task; blocks for the disk."""
+        folder = self._folder
+        assert folder is not None
+        job = Job(task, folder.run_folder(task, repeat), folder.work_folder(task, repeat), repeat, count_log=True)
+        if (before := folder.failed_row(task, repeat)) is not None:
+            job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
+            job.failures = before.failures
+            with suppress(ValueError):  # it was changed by hand
+                fields = {name: getattr(before, name) for name in AttemptRecord.model_fields}
+                job.failures = [*job.failures, AttemptRecord(**fields)]
         return job
 
     async def _wait(self) -> None:
@@ -313,7 +252,6 @@ class Scheduler:
     async def _run(self, job: Job) -> None:
         job.attempts += 1
         job.tried += 1
-        self._checks_run_code |= job.task.check is not None and job.task.check.kind == "python"
         # The clock of the machine may be set meanwhile, so it tells no duration.
         started, began = datetime.now(UTC), time.monotonic()
         work, job.count_log = replace(job), False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.index import Results
+from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Outcome, Row
 from autogen_codeact.runs.atomic_file import atomic_binary_file
 
@@ -19,8 +18,6 @@ SUMMARY = "summary.json"
 MAX_UNSUCCESSFUL = 20
 MAX_REASON = 300
 MAX_ERRORS = 50
-OTHERS = "(others)"
-MAX_NAME = 100
 _SUMS = ("steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds", "attempts", "resumed")
 
 
@@ -80,28 +77,22 @@ def summarize(folder: Path | str) -> Summary:
     Raises:
         BatchFolderError: There are no results.
     """
-    with closing(Results(folder)) as results:
-        return _summary_of(results)
-
-
-def _summary_of(results: Results) -> Summary:
-    summary = Summary()
+    results, summary = Results(folder), Summary()
     errors, failures = Counter[str](), Counter[str]()
     begin = end = None
     for row in results:
         _add(summary, row)
         if row.error_class is not None:
-            _count(errors, row.error_class)
-        for failure in row.failures:
-            _count(failures, failure.error_class)
+            errors[row.error_class] += 1
+        failures.update(failure.error_class for failure in row.failures)
         if row.started is not None:
             ended = row.started + timedelta(seconds=min(row.seconds, 1e9))
             begin, end = min(begin or row.started, row.started), max(end or ended, ended)
-    summary.tasks, summary.damaged = results.tasks(), results.damaged
+    summary.tasks, summary.damaged = len({id_ for id_, _ in results.by_key}), results.damaged
     if summary.checked:
         summary.pass_rate = summary.passed / summary.checked
     summary.wall_seconds = (end - begin).total_seconds() if begin is not None and end is not None else None
-    summary.errors, summary.failures = dict(errors.most_common()), dict(failures.most_common())
+    summary.errors, summary.failures = dict(errors.most_common(MAX_ERRORS)), dict(failures.most_common(MAX_ERRORS))
     return summary
 
 
@@ -137,8 +128,3 @@ def _reason(row: Row) -> str:
     if row.error_class is not None:
         texts.insert(0, f"{row.error_class}: {row.error}" if row.error else row.error_class)
     return shorten(" ".join("; ".join(texts).split()), MAX_REASON)
-
-
-def _count(counter: Counter[str], name: str) -> None:
-    name = name[:MAX_NAME]
-    counter[name if name in counter or len(counter) < MAX_ERRORS else OTHERS] += 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-CheckKind = Literal["exact", "number", "regex", "json", "python"]
+CheckKind = Literal["exact", "number", "regex", "python"]
 
 
 class Check(BaseModel):
@@ -16,13 +16,13 @@ class Check(BaseModel):
 
     Args:
         kind: "exact": the same text, without white space around it. "number": the last number in the answer. "regex": the
-            pattern occurs in the answer. "json": the same JSON value. "python": code that runs in a sandbox of its own, with
-            the variables `answer`, `expected` and `task`; it sets `passed`, or an `assert` in it fails.
+            pattern occurs in the answer. "python": code with the variables `answer`, `expected` and `task`; it sets `passed`,
+            or an `assert` in it fails. The last two run in a sandbox of their own.
         expected: What the answer is compared with. Default: `expected` of the task.
         tolerance: How far a number may be from the expected one; absolute. Default 1e-6.
         relative: The same, as a part of the expected number. Default 0.
         code: The code of a "python" check.
-        timeout: Seconds that it may take, at least 0.001. Default 30.
+        timeout: Seconds that a check in a sandbox may take, at least 0.001. Default 30.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

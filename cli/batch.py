@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 from autogen_codeact.batch.errors import BatchBudgetError
-from autogen_codeact.batch.progress import BatchCounts
+from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.summary import summarize
+from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.cli import batch_display
-from autogen_codeact.cli.batch_input import AgentMaker, count_tasks, describe_job, read_settings
+from autogen_codeact.cli.batch_input import AgentMaker, describe_job, read_settings
 from autogen_codeact.cli.exit import (
     EXIT_INTERRUPTED,
     CommandError,
@@ -29,6 +30,7 @@ from autogen_codeact.cli.models import advice_for
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import Kind, with_skills
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from codeact_sandbox.host.waiting import in_thread
 
 EXIT_FAILED, EXIT_BUDGET = 1, 3
 SAME_ERRORS = 10
@@ -64,7 +66,6 @@ class _Running:
         self._job, self._settings, self._end, self._display = job, settings, end, display
         self._maker = AgentMaker(job.agent, job.model)
         self._batch: Batch | None = None
-        self._total = 0
         self._taken = 0
         self._finishing = False
         self._errors = list[str]()
@@ -88,9 +89,9 @@ class _Running:
             stack.push_async_callback(self._maker.close)
             self._maker.open()
             # What is wrong with the file as a whole is said before anything is started.
-            self._total = self._settings.repeat * await count_tasks(self._job.tasks)
+            tasks = await in_thread(read_tasks, self._job.tasks)
             kind = await self._choose_sandbox()
-            spent = await self._follow(kind)
+            spent = await self._follow(kind, tasks)
         return await self._sum_up(spent)
 
     async def _choose_sandbox(self) -> Kind:
@@ -101,12 +102,12 @@ class _Running:
         async with started(self._job.sandbox) as executor:
             return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker"
 
-    async def _follow(self, kind: Kind) -> str | None:
+    async def _follow(self, kind: Kind, tasks: list[Task | BadTask]) -> str | None:
         options = self._job.sandbox.options()
         del options["work_dir"]
         batch = self._batch = run_batch(
             self._maker,
-            self._job.tasks,
+            tasks,
             out=self._job.out,
             settings=self._settings,
             sandbox=cast("Any", kind),
@@ -115,7 +116,7 @@ class _Running:
             configuration=await asyncio.to_thread(describe_job, self._job),
             **options,
         )
-        self._display.follow(self._counts)
+        self._display.follow(lambda: batch.counts)
         self._end.advice = AGAIN
         try:
             async with aclosing(batch) as rows:
@@ -138,20 +139,11 @@ class _Running:
         """Return what the user can do if all tasks so far have failed with the same error."""
         return advice_for(self._errors[0], self._job.model) if len(set(self._errors)) == 1 else None
 
-    def _counts(self) -> BatchCounts:
-        assert self._batch is not None
-        counts = self._batch.counts
-        if counts.total is not None:
-            return counts
-        left = max(0, self._total - counts.done)
-        rate = counts.tasks_per_minute
-        return replace(counts, total=self._total, seconds_left=left / rate * 60 if rate else None)
-
     async def _sum_up(self, spent: str | None) -> int:
         job = self._job
         self._display.close()
         assert self._batch is not None
-        counts, ended = self._counts(), self._batch.ended
+        counts, ended = self._batch.counts, self._batch.ended
         if ended == "stopped" and counts.done == counts.total and not counts.failed:
             ended = "complete"  # the tasks that ran were the last ones
         summary = await asyncio.to_thread(summarize, job.out)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
@@ -18,7 +17,6 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.agents.reliable_client import ReliableClient
-from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.cli.exit import CommandError
@@ -70,12 +68,6 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings]:
         problems = "; ".join(f"{names.get(name, '--' + name.replace('_', '-'))}: {what}" for name, what in wrong)
         raise CommandError(f"{problems}.") from None
     return replace(job, sandbox=replace(job.sandbox, others=others or None)), settings
-
-
-async def count_tasks(source: Path) -> int:
-    """Return how many tasks a file has."""
-    async with aclosing(read_tasks(source)) as tasks:
-        return sum([1 async for _ in tasks])
 
 
 def describe_job(job: BatchJob) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task, run_batch
-from autogen_codeact.batch.index import Results
+from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch
 
@@ -89,5 +88,4 @@ def lines(out: Path) -> list[dict[str, Any]]:
 
 def load_rows(out: Path) -> list[Row]:
     """The rows in the folder of a batch, as the product reads them."""
-    with closing(Results(out)) as results:
-        return list(results)
+    return list(Results(out))

@@ -48,14 +48,14 @@ def run_threads() -> set[threading.Thread]:
 async def test_repeated_cancellation_while_the_folder_is_opened_frees_its_lock(
     make: MakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, end, index = threading.Event(), threading.Event(), folder.RowIndex
+    begun, end, index = threading.Event(), threading.Event(), folder.Results
 
-    def index_slowly(path: Path, **options: Any) -> folder.RowIndex:
+    def index_slowly(path: Path, **options: Any) -> folder.Results:
         begun.set()
         assert end.wait(30)
         return index(path, **options)
 
-    monkeypatch.setattr(folder, "RowIndex", index_slowly)
+    monkeypatch.setattr(folder, "Results", index_slowly)
     work = asyncio.create_task(rows_of(make, [double(1)], tmp_path))
     await wait_until(begun.is_set)
     for _ in range(3):

@@ -50,18 +50,16 @@ def task(name: str, text: str = "x") -> Task:
 
 
 def numbers(folder: BatchFolder) -> tuple[int, int, int]:
-    return folder.index.counts.rows, folder.index.counts.failed, folder.index.counts.prompt_tokens
+    return folder.results.counts["rows"], folder.results.counts["failed"], folder.results.counts["prompt_tokens"]
 
 
 def test_rows_are_put_in_the_order_of_the_tasks(tmp_path: Path) -> None:
     folder = BatchFolder.open(tmp_path, {})
-    for name in "abc":
-        folder.see(task(name))
     for name, outcome, repeat in (("c", "failed", 1), ("a", "completed", 2), ("b", "completed", 1), ("a", "failed", 1)):
         folder.add(row(name, outcome, repeat))
     folder.add(row("c"))
     assert numbers(folder) == (4, 1, 4)
-    folder.put_in_order()
+    folder.put_in_order(["a", "b", "c"])
     folder.close()
 
     found = [(each["id"], each["repeat"], each["outcome"]) for each in lines(tmp_path)]
@@ -127,7 +125,7 @@ def test_no_row_is_lost_when_the_process_is_killed_while_rows_are_compacted(tmp_
         assert found == (whole if parts else [("b", "completed"), ("a", "completed")])
         again = BatchFolder.open(tmp_path / point, {})
         assert [again.is_done(task(name), 1) for name in "ab"] == [True, True]
-        assert (again.index.counts.rows, again.notices) == (2, [])
+        assert (again.results.counts["rows"], again.notices) == (2, [])
         again.close()
         assert sorted(os.listdir(tmp_path / point)) == ["batch.json", "lock", "results.jsonl", "runs"]
 
@@ -161,24 +159,24 @@ def test_changed_task_whose_run_was_killed_is_not_done(tmp_path: Path, repeat: i
 
     old, new = task("a"), task("a", "y")
     folder = BatchFolder.open(tmp_path, {})
-    folder.see(old)
+    folder.compare([old], 2)
     folder.add(row_of(old, folder), old)
-    folder.see(old)
+    folder.compare([old], 2)
     with pytest.raises(BatchChangedError, match=r"was made with another task 'a'; give another folder, or accept"):
-        folder.see(new)
+        folder.compare([new], 2)
     folder.close()
     folder = BatchFolder.open(tmp_path, {}, accept_changes=True)
-    folder.see(new)
+    folder.compare([new], 2)
     folder.close()  # the process is killed while the task runs
 
     folder = BatchFolder.open(tmp_path, {}, accept_changes=True)
-    folder.see(new)
+    folder.compare([new], 2)
     assert (folder.is_done(new, repeat), folder.failed_row(new, repeat), numbers(folder)) == (False, None, (1, 0, 1))
     folder.add(row_of(new, folder), new)
     assert (folder.is_done(new, repeat), numbers(folder)) == (True, (1, 0, 1))
     folder.close()
     folder = BatchFolder.open(tmp_path, {})
-    folder.see(new)
+    folder.compare([new], 2)
     assert (folder.is_done(new, repeat), numbers(folder)) == (True, (1, 0, 1))
     folder.close()
 
@@ -199,7 +197,7 @@ def test_line_with_wrong_types_is_left_out(tmp_path_factory: pytest.TempPathFact
             with open(tmp_path / "results.jsonl", "a") as results:
                 results.write(line + "\n")
             folder = BatchFolder.open(tmp_path, {})
-            assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.index.counts.rows) == (
+            assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.results.counts["rows"]) == (
                 True,
                 False,
                 1,

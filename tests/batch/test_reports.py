@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import index
 from autogen_codeact.batch.errors import BatchFolderError
 from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
 from autogen_codeact.batch.summary import summarize, write_summary
@@ -100,7 +99,7 @@ def test_last_row_of_a_task_counts_and_damaged_lines_are_counted(tmp_path: Path)
 
 
 def test_line_of_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_codeact.batch.index.MAX_LINE", 500)
+    monkeypatch.setattr("autogen_codeact.batch.results.MAX_LINE", 500)
     batch(tmp_path, row("a", answer="x" * 2000), row("b"))
     assert [each.id for each in load_rows(tmp_path)] == ["b"]
 
@@ -154,10 +153,3 @@ def test_rows_are_a_data_frame_in_one_line(tmp_path: Path) -> None:
     assert frame["id"].tolist() == ["a", "b", "c", "d", "e", "007"]
     assert frame.groupby("outcome")["seconds"].sum()["completed"] == 6
     assert (frame["passed"].sum(), frame["answer"][5]) == (1, "1e3")
-
-
-def test_full_disk_of_the_index_is_an_error_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch(tmp_path, *(row(str(number), log="x" * 10_000) for number in range(30)))
-    monkeypatch.setattr("autogen_codeact.batch.index._SCHEMA", "PRAGMA max_page_count = 20;" + index._SCHEMA)
-    with pytest.raises(BatchFolderError, match=r"\(database or disk is full\): free some space there, or set TMPDIR"):
-        summarize(tmp_path)

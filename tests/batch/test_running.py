@@ -197,20 +197,6 @@ async def test_batch_that_is_left_can_be_continued(server: OpenAIServer, make: M
     assert sorted(line["answer"] for line in lines(tmp_path)) == ["0", "2", "4", "6"]
 
 
-async def test_tasks_are_read_when_they_are_needed(server: OpenAIServer, make: MakeAgent) -> None:
-    read = 0
-
-    def tasks() -> Any:
-        nonlocal read
-        while True:
-            read += 1
-            yield double(read)
-
-    async with aclosing(batch(make, tasks(), concurrency=1)) as running:
-        await anext(running)
-        assert read <= 4
-
-
 async def test_task_with_files_finds_them_in_its_workspace(bubblewrap: None, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1,2\n")
 
