@@ -6,20 +6,17 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from autogen_codeact.cli.chat_agent import sandboxes_of
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.kept_runs import export_run, say_rebuilding
+from autogen_codeact.cli.kept_runs import export_run
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.runs.conversation import NothingToUndo
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.summary import task_text
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.filenames import printable
 
@@ -29,9 +26,7 @@ _COMMANDS = {
     "/add FILE": "copy a file of this machine into the workspace; the next message says so",
     "/files": "files of the workspace, and where they are on this machine",
     "/open PORT": "let this machine's browser reach a server that code has started in the sandbox",
-    "/undo": "take back the last turn: conversation and session are as before it",
-    "/retry": "take back the last turn, and send its message again",
-    "/reset": "forget the conversation, and begin with an empty session; /undo takes it back",
+    "/reset": "forget the conversation, and begin with an empty session",
     "/export FILE": "write a page (.html), a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
 }
 _NAMES = [each.partition(" ")[0] for each in _COMMANDS]
@@ -92,8 +87,6 @@ class Commands:
             return False
         try:
             await getattr(self, f"_{name[1:] or 'shell'}")(rest.strip())
-        except NothingToUndo:
-            self._terminal.line("There is no turn that can be undone.", "yellow")
         except (CommandError, RunError, SandboxError) as error:
             self._terminal.line(str(error), "yellow")
         except OSError as error:
@@ -158,19 +151,6 @@ class Commands:
                 self._terminal.line(
                     f"{forward.url} leads to port {port} of the sandbox, while this chat runs. Its page can use your network."
                 )
-
-    async def _undo(self, _: str) -> None:
-        undone = await self._turns.guarded(self._turns.conversation.undo(partial(say_rebuilding, hint="")))
-        if undone is None:
-            return
-        text = task_text([each.model_dump() for each in undone.task]) if undone.task is not None else ""
-        what = f'"{text[:80]}{"…" * (len(text) > 80)}"' if text else "the reset"
-        self._terminal.line(f"Undone: {what}. Conversation and session are as before it; files stay as they are.")
-        for note in undone.notes:
-            self._terminal.line(note, "yellow")
-
-    async def _retry(self, _: str) -> None:
-        await self._turns.retry()
 
     async def _reset(self, _: str) -> None:
         await self._turns.guarded(self._turns.conversation.reset())

@@ -64,15 +64,6 @@ class Turns:
         """End the turn that was interrupted."""
         await self._run(self.conversation.go_on())
 
-    async def retry(self) -> None:
-        """Undo the last turn, and run it again with the same message."""
-        task = self.conversation.last_task
-        if task is None:
-            self._terminal.line("There is no message to send again.", "yellow")
-            return
-        if await self.guarded(self.conversation.undo()) is not None:
-            await self._run(self.conversation.turn(task[0]))
-
     async def guarded(self, work: Any) -> Any:
         """Await something that Ctrl-C ends; None if it has."""
         task = await self._finished(work)
@@ -103,9 +94,7 @@ class Turns:
             task = await self._finished(self._show(items))
         self._view.end()
         if task.cancelled():
-            self._terminal.line(
-                "[turn ended; the conversation is as it was before it. /retry sends the message again]", "yellow"
-            )
+            self._terminal.line("[turn ended; the conversation is as it was before it]", "yellow")
         elif (error := task.exception()) is not None:
             self._show_error(error)
         self._say_lost(before)
@@ -143,7 +132,7 @@ class Turns:
         of_sandbox = isinstance(error, SandboxError)
         text = f"{type(error).__name__}: {error}" if of_sandbox else describe_error(error, self.model)
         self._terminal.line(f"The turn failed. {text}", "red")
-        self._terminal.line("The conversation is as it was before it. /retry sends the message again.", "yellow")
+        self._terminal.line("The conversation is as it was before it.", "yellow")
 
     # Ctrl-C
 
@@ -208,7 +197,6 @@ class Turns:
         if any(earlier and now > earlier for earlier, now in zip(before, self._sandboxes(), strict=False)):
             self._terminal.line(
                 "The sandbox had died, and a new one was started, without the variables of this session. Files of the workspace "
-                "were put back as far as this machine has them. /undo goes back to before this turn, and rebuilds what was "
-                "there.",
+                "were put back as far as this machine has them.",
                 "yellow",
             )

@@ -103,9 +103,9 @@ def remove_oldest(run: Path, max_size: int) -> None:
         say(f"removed the {runs}: more than {format_size(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
 
 
-def say_rebuilding(blocks: int, hint: str = " (--no-rebuild begins with an empty session)") -> None:
+def say_rebuilding(blocks: int) -> None:
     """Say that a session is being rebuilt."""
-    say(f"rebuilding the session: {format_count(blocks, 'block')}{hint}")
+    say(f"rebuilding the session: {format_count(blocks, 'block')} (--no-rebuild begins with an empty session)")
 
 
 def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
@@ -264,14 +264,12 @@ def show_run(path: Path) -> int:
 
 
 def print_conversation(run: Run, terminal: Terminal, *, team: bool) -> int:
-    """Print the last turns of a chat that were not undone, and return how many turns it has."""
+    """Print the last turns of a chat, and return how many turns it has."""
     goes_on = False
     turns: list[tuple[int, int, bool]] = []  # first and last line in the log, and whether it has a message
     for raw in run.raw_events():
         name = raw.name if isinstance(raw, RawEvent) else ""
-        if name == "conversation_changed" and isinstance(raw, RawEvent) and raw.data.get("change") == "undone":
-            turns, goes_on = turns[:-1], False
-        elif name in ("turn_started", "conversation_changed"):
+        if name in ("turn_started", "conversation_reset"):
             turns.append((raw.line, raw.line, name == "turn_started"))
             goes_on = True
         elif goes_on:
@@ -312,9 +310,7 @@ class _TextPrinter:
                 self._terminal.line("[the person ended this turn]\n", "yellow")
             case events.TurnFinished(error=ErrorInfo() as error):
                 self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")
-            case events.ConversationChanged(change="undone"):
-                self._terminal.line("[the last turn was undone]\n", "yellow")
-            case events.ConversationChanged():
+            case events.ConversationReset():
                 self._terminal.line("[the conversation was reset]\n", "yellow")
             case events.LogStopped():
                 self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")

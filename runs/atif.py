@@ -23,7 +23,7 @@ _EXECUTE_CODE = {
         "parameters": {"type": "object", "properties": {"language": _TEXT, "code": _TEXT}, "required": ["code"]},
     },
 }
-_CHANGES = {"undone": "The user has undone the last turn.", "reset": "The user has started the conversation again."}
+_RESET = "The user has started the conversation again."
 _NO_RESULT = "[the log has no result]"
 
 Step = dict[str, Any]
@@ -108,9 +108,9 @@ class _AgentSteps(_Steps):
         return head
 
     def take(self, event: Any) -> Iterator[Step]:
-        if isinstance(event, events.ConversationChanged):
+        if isinstance(event, events.ConversationReset):
             yield from self.close()
-            yield self.numbered({"source": "system", "timestamp": _time(event), "message": _CHANGES[event.change]})
+            yield self.numbered({"source": "system", "timestamp": _time(event), "message": _RESET})
         elif getattr(event, "agent", None) == self.info.name:
             match event:
                 case events.ModelCallStarted():
@@ -210,8 +210,8 @@ class _TeamSteps(_Steps):
         return head
 
     def take(self, event: Any) -> Iterator[Step]:
-        if isinstance(event, events.ConversationChanged):
-            yield self.numbered({"source": "system", "timestamp": _time(event), "message": _CHANGES[event.change]})
+        if isinstance(event, events.ConversationReset):
+            yield self.numbered({"source": "system", "timestamp": _time(event), "message": _RESET})
         if not isinstance(event, events.MessageLogged) or str(event.message.get("type")).endswith("Event"):
             return
         source, text = str(event.message.get("source")), _text(event.message.get("content"))

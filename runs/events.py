@@ -356,15 +356,10 @@ class TurnFinished(EndEvent):
     type: Literal["turn_finished"] = "turn_finished"
 
 
-class ConversationChanged(Event):
-    """A user has changed a conversation between two turns; a boundary with the new state follows.
+class ConversationReset(Event):
+    """A user has started a conversation again; a boundary with the new state follows."""
 
-    Args:
-        change: `undone`: the last turn or reset was taken back; `reset`: it has started again.
-    """
-
-    type: Literal["conversation_changed"] = "conversation_changed"
-    change: Literal["undone", "reset"]
+    type: Literal["conversation_reset"] = "conversation_reset"
 
 
 class RunFinished(EndEvent):
@@ -401,7 +396,7 @@ RunEvent = Annotated[
     | Boundary
     | TurnStarted
     | TurnFinished
-    | ConversationChanged
+    | ConversationReset
     | RunFinished
     | LogStopped,
     Field(discriminator="type"),

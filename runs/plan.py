@@ -27,7 +27,6 @@ from codeact_sandbox.types.result import ToolCall
 NOT_NEEDED = frozenset({"chunk"})
 EVENT_BYTES = 2_000  # bytes of memory of an event, beside its values
 MAX_AGENTS = 1_000
-MAX_UNDO_POINTS = 50  # turns of a conversation that can be undone
 
 
 class RunNotResumableError(RunError):
@@ -36,16 +35,6 @@ class RunNotResumableError(RunError):
 
 class RunIsFinishedError(RunNotResumableError):
     """The run has ended with a result, so there is nothing to continue."""
-
-
-@dataclass
-class UndoPoint:
-    """A state between two messages of a conversation."""
-
-    state: dict[str, Any]
-    task: list[dict[str, Any]] | None = None
-    cost: int = 0  # of the state, in bytes of memory
-    starts: list[int] = field(default_factory=list)  # of the sandboxes that are still there
 
 
 @dataclass
@@ -58,7 +47,6 @@ class Plan:
         chain: The codes of the log up to there, if this user has written all of it on this machine; else None.
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
-        undo_points: The states between the turns of a conversation that can be gone back to, the present one last.
     """
 
     run: Run
@@ -73,7 +61,6 @@ class Plan:
     seconds_since: float = 0.0
     finished: events.RunFinished | None = None
     turn: list[dict[str, Any]] | None = None
-    undo_points: list[UndoPoint] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
 
     @property
@@ -188,7 +175,6 @@ class _Reader:
         self._steps: dict[tuple[str, int], _Step] = {}
         self._tool_calls: dict[tuple[str, int], ToolAnswer] = {}
         self._stopped: events.LogStopped | None = None
-        self._before: list[dict[str, Any]] | None = None
         self._held = self._last_cost = 0
 
     def hold(self, cost: int) -> None:
@@ -208,9 +194,6 @@ class _Reader:
                 self._at_boundary(event)
             case events.TurnStarted():
                 self.plan.turn = event.task
-            case events.ConversationChanged(change="undone"):
-                self._before = self.plan.undo_points[-2].task if len(self.plan.undo_points) > 1 else None
-                del self.plan.undo_points[-2:]
             case events.ModelCallStarted():
                 self._requests[event.agent, event.number] = event
             case events.ModelCallFinished():
@@ -315,15 +298,11 @@ class _Reader:
             return
         self.plan.boundary = event
         if event.at == "message":
-            point = UndoPoint(event.state, self.plan.turn or self._before, self._last_cost)
-            self.plan.undo_points = [*self.plan.undo_points, point][-MAX_UNDO_POINTS:]
-            while len(self.plan.undo_points) > 1 and sum(each.cost for each in self.plan.undo_points) > MAX_HELD // 2:
-                del self.plan.undo_points[0]
-            self.plan.turn = self._before = None
+            self.plan.turn = None
         self.plan.messages.clear()
         self.clock.seconds = 0.0
         self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
-        self._held = self._last_cost + sum(each.cost for each in self.plan.undo_points if each.state is not event.state)
+        self._held = self._last_cost
 
     def _answered(self, event: events.ModelCallFinished) -> None:
         self._history(event.agent).calls = max(self._history(event.agent).calls, event.number)

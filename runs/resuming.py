@@ -74,7 +74,7 @@ class Session:
         self.note: str | None = None  # what differs from what it was, after `rebuild` or `empty`
 
     def load(self, changes: Sequence[JournalChange]) -> int:
-        """Have the session rebuilt as it was after some changes, unless it is still alive."""
+        """Have the session rebuilt as it was after some changes, unless it is still alive; return the number of blocks."""
         record = self._record
         record.check_sandbox(self._executor)
         journal = record.pending or record.journal
@@ -95,21 +95,10 @@ class Session:
                 lines.append(MAY_DIFFER)
             self.note = "\n".join(lines) or None
 
-    def forget(self) -> None:
-        """Have the journal that is loaded next count as that of another session, so that it is rebuilt."""
-        self._record.pending = None
-        self._record.clear()
-
-    async def renew(self) -> None:
-        """Begin an empty session, in a fresh sandbox if there was one."""
-        if self._executor.starts:
-            await self._executor.restart()
-        self.forget()
-        self._record.check_sandbox(self._executor)
-
     def empty(self) -> JournalChange:
         """Begin a new journal, and return how the journal has changed."""
-        self.forget()
+        self._record.pending = None
+        self._record.clear()
         self.note = EMPTY.format(reason=NOT_WANTED)
         return JournalChange(executor=self.number, session=self._record.journal.session, keep=0)
 

@@ -166,10 +166,8 @@ class StepIndex:
             entry.outcome = str(line.data["outcome"])[:40]
             entry.set_title("The turn failed." if line.data.get("error") else "The turn was stopped.")
 
-    def _on_conversation_changed(self, line: RawEvent) -> None:
-        is_reset = line.data["change"] == "reset"
-        title = "The conversation was started again." if is_reset else "The last turn was taken back."
-        self._new("event", None, line).set_title(title)
+    def _on_conversation_reset(self, line: RawEvent) -> None:
+        self._new("event", None, line).set_title("The conversation was started again.")
 
     def _on_run_resumed(self, line: RawEvent) -> None:
         self.resumed += 1

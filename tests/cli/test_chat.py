@@ -39,21 +39,6 @@ def test_turns_share_one_session(tmp_path):
     assert re.fullmatch(r"\d{8}-\d{6}-set-x-[0-9a-f]{4}", run.name)
 
 
-def test_undo_takes_back_the_session_and_the_conversation(tmp_path):
-    answers = [code("x = 1"), "One.", code("x = 2", "y = 3"), "Two.", code("print(x, 'y' in dir())"), "Back."]
-    with Chat("--model", replay(tmp_path, *answers), *BOX, state=tmp_path) as chat:
-        chat.until_prompt()
-        chat.say("one")
-        chat.say("two")
-        assert chat.say("/undo").replace("codeact: rebuilding the session: 1 block\n", "") == (
-            '/undo\nUndone: "two". Conversation and session are as before it; files stay as they are.\n'
-        )
-        assert "1 False\n" in chat.say("what is x?")
-        assert "Undone: " in chat.say("/undo")
-        assert "Undone: " in chat.say("/undo")
-        assert "There is no turn that can be undone.\n" in chat.say("/undo")
-
-
 @pytest.mark.parametrize("block", [code("x = 2", "print('on', flush=True)", "import time", "time.sleep(60)")])
 def test_ctrl_c_stops_the_block_then_the_turn_then_leaves(tmp_path, block):
     answers = [code("x = 1"), "One.", block, block, code("print(x)"), "Still one.", block, block]
@@ -66,7 +51,7 @@ def test_ctrl_c_stops_the_block_then_the_turn_then_leaves(tmp_path, block):
         assert "[stopping the code; Ctrl-C again ends the turn]" in chat.until("[stopped, ")
         chat.until(ON)
         chat.send(CTRL_C)
-        assert "[turn ended; the conversation is as it was before it." in chat.until_prompt()
+        assert "[turn ended; the conversation is as it was before it]" in chat.until_prompt()
         assert "\n1\n[ok, " in chat.say("what is x?")
         chat.send("loop\r")
         for what in ("[stopped, ", "[turn ended"):
@@ -107,8 +92,8 @@ def test_message_of_several_lines(tmp_path):
 def test_an_unknown_command_names_the_help(tmp_path):
     with Chat("--model", replay(tmp_path, "Hi."), *BOX, state=tmp_path) as chat:
         chat.until_prompt()
-        assert chat.say("/retyr") == (
-            "/retyr\nThere is no command /retyr; /help lists them. To send it as a message, begin it with two slashes.\n"
+        assert chat.say("/reste") == (
+            "/reste\nThere is no command /reste; /help lists them. To send it as a message, begin it with two slashes.\n"
         )
         shown = chat.say("/help")
         assert max(map(len, shown.splitlines())) <= 100

@@ -31,10 +31,8 @@ def runs(folder):
 
 
 def test_commands_before_the_first_message(tmp_path):
-    shown = chat(tmp_path, ["Hi."], "/undo", "/retry", "/reset", "/export x.json", "/export", "//etc")
+    shown = chat(tmp_path, ["Hi."], "/reset", "/export x.json", "/export", "//etc")
     assert shown == [
-        "There is no turn that can be undone.",
-        "There is no message to send again.",
         "The conversation starts again, with an empty session. Files stay as they are.",
         "There is nothing to export: nothing was said yet, or --no-save keeps no log.",
         "There is nothing to export: nothing was said yet, or --no-save keeps no log.",
@@ -50,24 +48,12 @@ def test_words_that_leave_are_no_messages(tmp_path):
         assert (done.status, done.out.endswith(f"\n> {word}\n")) == (0, True), word
 
 
-def test_reset_can_be_undone(tmp_path):
-    answers = [code("x = 41"), "One.", code("print('x' in dir())"), "Two.", code("print(x)"), "Three."]
-    shown = chat(tmp_path, answers, "set", "/reset", "is it there?", "/undo", "/undo", "and now?")
+def test_reset_begins_with_an_empty_session(tmp_path):
+    answers = [code("x = 41"), "One.", code("print('x' in dir())"), "Two."]
+    shown = chat(tmp_path, answers, "set", "/reset", "is it there?")
     assert "\nFalse\n[ok, " in shown[2]
-    assert shown[3] == 'Undone: "is it there?". Conversation and session are as before it; files stay as they are.'
-    assert shown[4] == "Undone: the reset. Conversation and session are as before it; files stay as they are."
-    assert "\n41\n[ok, 0 s]\nThree." in shown[5]
-    assert "The sandbox had died" not in "".join(shown)
-
-
-def test_retry_sends_the_same_message_in_the_session_from_before(tmp_path):
-    answers = [code("x = 1"), "One.", code("x += 1", "print(x)"), "Two.", code("x += 5", "print(x)"), "Six."]
-    shown = chat(tmp_path, answers, "one", "add", "/retry")
-    assert "\n2\n" in shown[1]
-    assert "\n6\n[ok, 0 s]\nSix." in shown[2]
-    messages = [json.loads(line) for line in (runs(tmp_path)[0] / "events.jsonl").read_text().splitlines()]
-    assert [each["task"][0]["content"] for each in messages if each["type"] == "turn_started"] == ["one", "add", "add"]
-    assert [each["change"] for each in messages if each["type"] == "conversation_changed"] == ["undone"]
+    events = [json.loads(line) for line in (runs(tmp_path)[0] / "events.jsonl").read_text().splitlines()]
+    assert [each["type"] for each in events].count("conversation_reset") == 1
 
 
 def test_files_and_exports(tmp_path):
@@ -91,11 +77,8 @@ def test_files_and_exports(tmp_path):
 
 
 def test_no_log_with_no_save(tmp_path):
-    answers = [code("x = 1"), "One.", code("print('x' in dir())"), "Gone."]
-    shown = chat(tmp_path, answers, "one", "/undo", "is it there?", "/export x.html", more=["--no-save"])
-    assert "Undone: " in shown[1]
-    assert "\nFalse\n" in shown[2]
-    assert shown[3] == "There is nothing to export: nothing was said yet, or --no-save keeps no log."
+    shown = chat(tmp_path, ["One."], "one", "/export x.html", more=["--no-save"])
+    assert shown[1] == "There is nothing to export: nothing was said yet, or --no-save keeps no log."
     assert not (tmp_path / "state").exists()
 
 

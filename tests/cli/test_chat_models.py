@@ -1,4 +1,4 @@
-"""`codeact chat` with a server that speaks OpenAI's format: streams, errors, what is sent after an undo, a resume."""
+"""`codeact chat` with a server that speaks OpenAI's format: streams, errors, a resume."""
 
 import re
 
@@ -38,7 +38,6 @@ def test_messages_of_each_request(server, tmp_path):
         chat.until_prompt()
         assert re.search(r"\[1 block, \d+ tokens, ", chat.say("six"))
         chat.say("what?")
-        chat.say("/undo")
         chat.say("seven")
         assert KEY not in chat.written
     first = [("user", "six"), ("assistant", block), ("user", "6\n"), ("assistant", "Six.")]
@@ -46,7 +45,7 @@ def test_messages_of_each_request(server, tmp_path):
         first[:1],
         first[:3],
         [*first, ("user", "what?")],
-        [*first, ("user", "seven")],
+        [*first, ("user", "what?"), ("assistant", "Never mind."), ("user", "seven")],
     ]
     assert [request["stream"] for request in server.requests] == [True] * 4
 
@@ -59,8 +58,7 @@ def test_an_error_of_the_model_ends_the_turn_only(server, tmp_path):
         failed = chat.say("two")
         assert "The turn failed. AuthenticationError: " in failed
         assert "out of order, ***" in failed
-        assert "/retry sends the message again.\n" in failed
-        assert "Two.\n" in chat.say("/retry")
+        assert "Two.\n" in chat.say("two")
         assert KEY not in chat.written
     said = [("user", "one"), ("assistant", "One."), ("user", "two")]
     assert sent(server) == [said[:1], said, said]
@@ -83,7 +81,7 @@ def test_a_silent_server_ends_the_turn(server, tmp_path):
         chat.until_prompt()
         assert "sent nothing for 0.5 s" in chat.say("one")
         server.script[: len(server.script)] = [Reply("Here.")] * 4
-        assert "Here.\n" in chat.say("/retry")
+        assert "Here.\n" in chat.say("one")
 
 
 def test_a_chat_that_was_killed_goes_on(server, tmp_path):

@@ -42,7 +42,7 @@ def test_ctrl_c_in_a_chat_ends_an_answer_and_the_next_one_comes(tmp_path: Path, 
         chat.send("Tell a very long story about a river.\r")
         wait_until(lambda: any(generates(run / "events.jsonl") for run in chat.runs), "the request", SECONDS)
         chat.send(CTRL_C)
-        assert "[turn ended; the conversation is as it was before it." in chat.until_prompt()
+        assert "[turn ended; the conversation is as it was before it]" in chat.until_prompt()
         assert " tokens, " in chat.say("Say yes.")
         chat.send("/quit\r")
         assert chat.end()[0] == 0

@@ -12,7 +12,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.runs import load_run
 from autogen_codeact.runs.atif import export_atif
-from autogen_codeact.runs.events import AgentInfo, ConversationChanged
+from autogen_codeact.runs.events import AgentInfo, ConversationReset
 from autogen_codeact.teams import Team
 from tests.agents.codeact import python
 from tests.agents.support import decision, model_answer, scripted
@@ -132,9 +132,8 @@ def test_a_log_that_is_damaged_or_has_ended_early_is_exported_as_far_as_it_goes(
     ]
 
 
-def test_changes_of_a_conversation_are_told(tmp_path):
-    changed = [started(), ConversationChanged(change="undone"), ConversationChanged(change="reset")]
+def test_a_reset_of_a_conversation_is_told(tmp_path):
+    changed = [started(), ConversationReset()]
     assert [text for _, text, *_ in shown(exported(write_log(tmp_path / "run", lines(changed))))] == [
-        "The user has undone the last turn.",
         "The user has started the conversation again.",
     ]

@@ -17,26 +17,26 @@ async def say(conversation: RecordedConversation, text: str) -> str:
     return last.messages[-1].to_text()
 
 
-async def test_turns_of_one_log_end_with_the_whole_duration_and_an_undone_turn_is_not_sent_again(tmp_path):
+async def test_turns_of_one_log_end_with_the_whole_duration_and_a_reset_forgets_them(tmp_path):
     client = ReplayChatCompletionClient(["one", "two", "three"])
     conversation = RecordedConversation(AssistantAgent("helper", client), tmp_path / "chat")
     assert await say(conversation, "first") == "one"
     assert await say(conversation, "second") == "two"
-    await conversation.undo()
+    await conversation.reset()
     assert await say(conversation, "third") == "three"
     await conversation.close()
 
     sent = [
         [each.content for each in call["messages"] if isinstance(each, UserMessage)] for call in client.create_calls
     ]
-    assert sent == [["first"], ["first", "second"], ["first", "third"]]
+    assert sent == [["first"], ["first", "second"], ["third"]]
     events = list(load_run(tmp_path / "chat"))
     turn = ["turn_started", "message", "model_call_started", "model_call_finished", "message", "turn_finished"]
     assert [event.type for event in events] == [
         "run_started",
         "boundary",
         *[*turn, "boundary"] * 2,
-        "conversation_changed",
+        "conversation_reset",
         "boundary",
         *[*turn, "boundary"],
         "run_finished",
