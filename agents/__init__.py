@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.approval import ApprovalResponse as ApprovalResponse
     from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent as CodeExecutorAgent
     from autogen_codeact.agents.codeact_agent import CodeActAgent as CodeActAgent
-    from autogen_codeact.agents.reliable_client import ReliableClient as ReliableClient
+    from autogen_codeact.agents.deadline import DeadlineClient as DeadlineClient
     from autogen_codeact.agents.terminal_input import ask_in_terminal as ask_in_terminal
 _NAMES = {
     "autogen_codeact.agents.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
     "autogen_codeact.agents.code_executor_agent": "CodeExecutorAgent",
     "autogen_codeact.agents.codeact_agent": "CodeActAgent",
-    "autogen_codeact.agents.reliable_client": "ReliableClient",
+    "autogen_codeact.agents.deadline": "DeadlineClient",
     "autogen_codeact.agents.terminal_input": "ask_in_terminal",
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import json
 import keyword
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.code_search import MAX_LOOKED_AT_CHARS, find_code, looks_like_code
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.text import json_values, shorten
 from codeact_sandbox import ToolAnswer
@@ -160,15 +158,6 @@ def context_for(generated: CreateResult, shown: LLMMessage | None, source: str) 
 
 
 MAX_PROBLEM_CHARS = 2_000
-MAX_VALUE_CHARS = 200
-OUTPUT_WAS = "[The code printed: {output}]"
-_VALUE = re.compile(r"(?:[^\n]*[ :=])?(-?\d{1,12}(?:\.\d{1,4})?|\[-?\d+(?:, -?\d+)*\])\.?")
-_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_NO_DIGITS = re.compile(r"\D+")
-_THOUSANDS = re.compile(r"(?<=\d)[,_ ](?=\d{3}\b)")
-_SPEAKS_OF_OUTPUT = re.compile(r"\b(?:output|prints?|printed|results?|console)\b", re.IGNORECASE)
-
 ANSWER_STUB = '''
 def final_answer(value):
     """Give the final answer, which ends the code and the task."""
@@ -279,57 +268,14 @@ def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
         return prompt.MISFIT.format(problem=error)
 
 
-def with_output(text: str, output: str) -> str:
-    """Return an answer in words together with the output before it, if that ends in a value which the answer leaves out.
-
-    Small models invent results even after they have seen them. The answer leaves a number or list out if it gives another one,
-    Python, or a remark about the output instead. Rounded numbers, percentages and other ways to write digits are the same value.
-    Numbers with many decimals are often converted; code without a fence, and text without numbers, may be another answer.
-    """
-    found = _VALUE.fullmatch(output.strip()) if len(output) <= MAX_VALUE_CHARS else None
-    if found is None or len(text) > MAX_LOOKED_AT_CHARS:
-        return text
-    value, said = found[1], _THOUSANDS.sub("", _FENCED.sub("", text))
-    digits = _NO_DIGITS.sub("", said)
-    speaks_of_it = _SPEAKS_OF_OUTPUT.search(said) is not None or "```py" in text
-    if _NO_DIGITS.sub("", value).strip("0") in digits or not (digits or speaks_of_it):
-        return text
-    if value.startswith("["):
-        other = "[" in said or not digits
-    else:
-        number = abs(float(value))
-        other = not any(_is_near(number, each) or _is_near(100 * number, each) for each in _NUMBER.findall(said))
-    return f"{text}\n\n{OUTPUT_WAS.format(output=output.strip())}" if other and not looks_like_code(said) else text
-
-
-def without_output(text: str) -> str:
-    """Return an answer as the model gave it, without what `with_output` has added."""
-    said, added, _ = text.rpartition(f"\n\n{OUTPUT_WAS.partition('{')[0]}")
-    return said if added and text.endswith("]") else text
-
-
-def _is_near(number: float, text: str) -> bool:
-    """Return whether a text is a number, rounded to the digits that the text has, or to a thousandth."""
-    last_digit = 10.0 ** -len(text.partition(".")[2])
-    return abs(float(text) - number) <= max(0.51 * last_digit, number / 1000)
-
-
-def closing_answer(
-    text: str, output_type: type[BaseModel] | None, languages: Collection[str], why: str
-) -> tuple[Answer, str | None]:
-    """Make an answer of the model's closing message; there is always one."""
+def closing_answer(text: str, output_type: type[BaseModel] | None, why: str) -> tuple[Answer, str | None]:
+    """Make an answer of the model's closing message, and return why it does not fit; there is always an answer."""
     if not text.strip():
         return Answer(prompt.NO_ANSWER.format(why=why)), None
-    misfit = None
     try:
-        answer = from_text(text, output_type)
+        return from_text(text, output_type), None
     except ValueError as error:
-        answer, misfit = Answer(text), str(error)
-    code = find_code([text], languages)
-    if answer.value is None and (code.blocks or code.cut_off):
-        note = prompt.CUT_OFF_ANSWER if code.cut_off else prompt.NOT_RUN
-        answer = Answer(f"{text}\n\n{note.format(why=why)}")
-    return answer, misfit
+        return Answer(text), str(error)
 
 
 def _json_in(text: str) -> list[str]:

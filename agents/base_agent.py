@@ -42,7 +42,7 @@ from autogen_codeact.agents.config import (
     read_state,
 )
 from autogen_codeact.agents.conversation import ContextBudget, Conversation, Emit, check_budget
-from autogen_codeact.agents.environment import describe_environment, describe_files, metadata_of_hints
+from autogen_codeact.agents.environment import describe_environment, metadata_of_hints
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.observation import as_message, metadata_of
@@ -194,9 +194,8 @@ class BaseCodeAgent(BaseChatAgent):
                 shown := await self._runner.surroundings(token)
             ):
                 tools, facts, skills = shown
-                conversation.brief = self._is_brief(getattr(conversation.client, "is_small", False))
-                describe = describe_files if conversation.brief else describe_environment
-                environment = "\n\n".join(filter(None, [describe(facts) if facts is not None else None, skills]))
+                described = describe_environment(facts) if facts is not None else None
+                environment = "\n\n".join(filter(None, [described, skills]))
                 conversation.system_message = self._whole_system_message(self._system_message, tools, environment)
                 self._described = shown
             return await self._solve(conversation, token, emit)
@@ -208,10 +207,6 @@ class BaseCodeAgent(BaseChatAgent):
             return TextMessage(content=answer.text, **more)
         kind = cast(type[BaseChatMessage], StructuredMessage[type(answer.value)])  # type: ignore[misc]
         return kind(content=answer.value, format_string=self._options.output_format, **more)
-
-    def _is_brief(self, small: bool) -> bool:
-        """Return whether the model is told only the most important; `small` says that it is a small one."""
-        return small
 
     @abstractmethod
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
@@ -247,7 +242,6 @@ class BaseCodeAgent(BaseChatAgent):
             whole=whole,
             session=self._runner.in_session,
             further=remarks,
-            brief=conversation.brief,
         )
         await self._model_context.add_message(shown)
         metadata = {**metadata_of(result), **(metadata_of_hints(hints) if hints else {}), **metadata}

@@ -15,7 +15,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
-from autogen_codeact.agents.answer import from_text, with_output
+from autogen_codeact.agents.answer import from_text
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
@@ -33,7 +33,6 @@ from autogen_codeact.agents.code_search import (
     find_code,
     is_cut_off,
 )
-from autogen_codeact.agents.codeact_prompt import BRIEF
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
@@ -46,7 +45,6 @@ from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.tool import HostToolProtocol
 
-CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
 CODE_IN_THREAD = "Code in the thread was not run:"
 CODE_OF_OTHERS = (
@@ -168,8 +166,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         self._decider = RetryDecider(name)
 
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
-        if task == self.DEFAULT_SYSTEM_MESSAGE and self._conversation is not None and self._conversation.brief:
-            task = BRIEF
         return "\n\n".join(filter(None, (task, environment, describe_tools(tools))))
 
     # One turn
@@ -183,7 +179,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         """Generate, extract, approve, execute, decide, again or reflect."""
         notes, repeated = NotRunNotes(), RepeatedCode()
         ran: list[str] = []
-        output = ""
         for attempt in range(self._max_retries_on_error + 1):
             is_last = attempt == self._max_retries_on_error
             generated = await conversation.ask(token, emit)
@@ -196,7 +191,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 if is_last or problem is None:
                     # What is cut off can't be a typed answer; the model gives another one.
                     final_message = generated if problem is None or self._options.output_type is None else None
-                    return await self._finish(conversation, final_message, token, emit, ran=ran, output=output)
+                    return await self._finish(conversation, final_message, token, emit, ran=ran)
                 await emit(self._generation_event(attempt, generated, code, problem))
                 continue
             if code.blocks == repeated.told:
@@ -209,7 +204,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             if ended.error is not None and is_last:
                 raise ended.error
             result = ended.result
-            output = result.output if result.exit_code == 0 else ""
             denied = as_execution_result(result).outcome == "denied"
             if not denied:
                 ran += [block.code for block in code.blocks]
@@ -224,11 +218,10 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             await emit(self._decision_event(attempt, decided))
             if not decided.decision.retry:
                 break
-            if not conversation.brief:
-                await conversation.add_plan(decided.decision.reason)
-                await conversation.notify(CARRY_ON)
+            await conversation.add_plan(decided.decision.reason)
+            await conversation.notify(CARRY_ON)
 
-        return await self._finish(conversation, None, token, emit, ran=ran, output=output)
+        return await self._finish(conversation, None, token, emit, ran=ran)
 
     async def _finish(
         self,
@@ -238,12 +231,11 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         emit: Emit,
         *,
         ran: Sequence[str],
-        output: str,
     ) -> BaseChatMessage:
         """Have the model give the answer, unless `final_message` is it; a typed answer that does not fit is sent back."""
         output_type = self._options.output_type
         if output_type is None:
-            return self._answer(final_message or await conversation.generate(token, emit), ran, output)
+            return self._answer(final_message or await conversation.generate(token, emit), ran)
         for correction in range(MAX_CORRECTIONS + 1):
             generated = final_message or await conversation.generate(token, emit, output_type)
             try:
@@ -256,7 +248,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 sent_back = MISFIT.format(problem=misfit)
                 await conversation.notify(sent_back)
                 await emit(self._generation_event(correction, generated, FoundCode([], cut_off=False), sent_back))
-        text = self._answer(generated, ran, output)
+        text = self._answer(generated, ran)
         return text.model_copy(update={"metadata": text.metadata | {"misfit": misfit}})
 
     def _problem(self, code: FoundCode, notes: NotRunNotes, *, is_last: bool) -> str | None:
@@ -358,16 +350,12 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             metadata={"retry": "true" if retry else "false"},
         )
 
-    def _answer(self, generated: CreateResult, ran: Sequence[str], output: str) -> TextMessage:
+    def _answer(self, generated: CreateResult, ran: Sequence[str]) -> TextMessage:
         """Make the answer of the model's message, of which nothing is run; `ran` is the code that this turn has run."""
         content = str(generated.content)
         metadata = as_metadata(code_in_answer(content, self._languages, ran))
-        cut_off = is_cut_off(content)
-        if cut_off or generated.finish_reason == "length":
+        if is_cut_off(content) or generated.finish_reason == "length":
             metadata["cut_off"] = "true"
-        if cut_off:
-            content = f"{content}\n\n{CUT_OFF_NOTE}"
-        content = with_output(content, output)
         return TextMessage(content=content, source=self.name, models_usage=generated.usage, metadata=metadata)
 
     # Configuration

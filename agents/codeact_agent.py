@@ -26,7 +26,6 @@ from autogen_codeact.agents.answer import (
     closing_answer,
     context_for,
     read_answer,
-    with_output,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
@@ -44,6 +43,7 @@ from autogen_codeact.agents.code_search import (
     code_in_answer,
     describe_not_run,
     find_code,
+    is_cut_off,
 )
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, Conversation, Emit
@@ -116,8 +116,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         description: Describes the agent to a team.
         system_message: What the agent is for; how to act in code is added to it. None for no system message at all.
         prompt_style: How the model writes code: in `markdown` fences, or in `execute` tags, and then code in fences does not run.
-            `brief` is `markdown` in few words, for small models: the default for `local_model()` and for models of
-            `gguf_model()` whose context has at most 4,096 tokens.
         supported_languages: Languages that are run. Default: Python, sh and bash, as far as the executor runs them.
         output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
             What does not fit is sent back to the model. Default: the answer is text.
@@ -208,7 +206,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             if limit is not None and not limit > 0:
                 raise ValueError(f"{limited} must be above 0, not {limit}.")
         if prompt_style not in prompt.HOW:
-            raise ValueError(f"prompt_style must be 'markdown', 'execute' or 'brief', not {prompt_style!r}.")
+            raise ValueError(f"prompt_style must be 'markdown' or 'execute', not {prompt_style!r}.")
         can = capabilities_of(code_executor)
         if can.tools is not None and can.session is None:
             raise ValueError("A CodeActAgent needs a session: create its executor with mode='session'.")
@@ -258,14 +256,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return self.DEFAULT_SUPPORTED_LANGUAGES
         return [language for language in self.DEFAULT_SUPPORTED_LANGUAGES if language in known]
 
-    def _is_brief(self, small: bool) -> bool:
-        return self._prompt_style == "brief" or (small and self._prompt_style == "markdown")
-
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
-        brief = self._conversation is not None and self._conversation.brief
         return prompt.system_message(
             task,
-            style="brief" if brief else self._prompt_style,
+            style=self._prompt_style,
             languages=self._languages,
             tools=tools,
             setup=self._options.setup,
@@ -283,7 +277,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._sandbox_broke = False
         self._notes, self._repeated = NotRunNotes(), RepeatedCode()
         self._was_too_long = False
-        self._output = ""
         while (reached := meter.reached()) is None and not self._repeated.stuck:
             try:
                 with with_deadline(token, meter.seconds_left) as inner:
@@ -325,8 +318,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if isinstance(answer, Answer):
             metadata = {"steps": step} | as_metadata(code.not_run)
             metadata |= {"cut_off": "true"} if generated.finish_reason == "length" else {}
-            if answer.value is None:
-                answer = Answer(with_output(answer.text, self._output))
             return self._message(answer, generated.usage, metadata)
         await conversation.notify(answer)
         await emit(self._generation_event(attempt, generated, code, answer, step=step))
@@ -363,7 +354,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"], ran=True)
         remarks = self._repeated.remarks(code.blocks, result)
-        self._output = result.output if result.exit_code == 0 else ""
         shown = await self._show_result(
             conversation, result, not_run, attempt, emit, limit=limit, whole=whole, further=remarks, step=step
         )
@@ -379,11 +369,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     ) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""
         why = prompt.WHY[limit].format(limit=most)
-        answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
+        answer, misfit = closing_answer(text, self._options.output_type, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))
-        if answer.value is None and generated is not None:
-            answer = Answer(with_output(answer.text, self._output))
+        metadata |= {"cut_off": "true"} if is_cut_off(text) else {}
         return self._message(answer, generated.usage if generated is not None else None, metadata)
 
     # Configuration

@@ -12,15 +12,10 @@ from autogen_codeact.agents.code_search import listed
 from autogen_codeact.agents.tool_prompt import describe_functions, describe_tools
 from codeact_sandbox.types.tool import HostToolProtocol
 
-PromptStyle = Literal["markdown", "execute", "brief"]
+PromptStyle = Literal["markdown", "execute"]
 
 TASK = "You solve the user's task by acting in code, step by step, until it is done."
-BRIEF = """\
-You are a Python programmer. Solve each task by writing Python code that prints the result.
-Write the code between ```python and ```. Your code is run and its output is shown to you. Do not guess the output."""
-"""All that a model of a few hundred million parameters can keep to; each further sentence makes it write less code."""
 HOW = {
-    "brief": BRIEF,
     "markdown": """\
 To act, write one fenced block of code labelled with its language, {languages}:
 ```python
@@ -78,8 +73,6 @@ WHY = {
     "max_cost": "the limit of {limit:g} for the cost was reached",
     "max_seconds": "the limit of {limit:g} seconds was reached",
 }
-NOT_RUN = "[The code in this answer was not run: {why}.]"
-CUT_OFF_ANSWER = "[This answer ended inside a code block: {why}.]"
 
 
 def system_message(
@@ -102,14 +95,11 @@ def system_message(
         environment,
         describe_tools(tools),
     ]
-    if style == "brief":
-        parts = [BRIEF if task == TASK else f"{task}\n\n{BRIEF}", environment, describe_tools(tools)]
     if handoffs:
         parts.append(describe_functions(HANDOFFS, handoffs))
     if setup is not None:
         parts.append(SETUP.format(setup=setup.strip("\n")))
-    if style != "brief":
-        parts.append(ANSWER_BY_CALL if by_call else ANSWER_IN_WORDS)
+    parts.append(ANSWER_BY_CALL if by_call else ANSWER_IN_WORDS)
     if output_type is not None:
         parts.append(TYPED.format(schema=json.dumps(output_type.model_json_schema(), ensure_ascii=False)))
     return "\n\n".join(filter(None, parts))

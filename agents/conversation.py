@@ -34,13 +34,10 @@ from autogen_codeact.agents.model import (
     awaited,
     is_refusal,
     json_forms,
-    messages_for,
     stream_answer,
     sum_usage,
     unusable,
 )
-from autogen_codeact.agents.model_calls import ModelMiddleware
-from autogen_codeact.agents.observation import without_failed_attempts
 
 IMAGE_CHARS = 4_000
 """What an image counts: models need about 1,000 tokens for one."""
@@ -49,131 +46,75 @@ DEFAULT_BUDGET = 400_000
 LATEST = 8
 """Messages at the end of a conversation that stay whole."""
 SHORTEN_TO = 0.6
-LEAVE_OUT_TO = 0.8
-"""Shares of the budget that are used after a request was too long. Until it is used up again, requests begin alike, so that the
+"""Share of the budget that is used after a request was too long. Until it is used up again, requests begin alike, so that the
 caches of providers work."""
 SHORT_CHARS = 600
-MAX_IMAGE_NAMES = 10
-NOTE_CHARS = 200
-"""Room for the note about messages that are left out."""
-CHARS_PER_TOKEN = 2
-"""How much is to go for each token that is too much; most tokens are longer, so that some requests are counted again."""
-STAGES = ((LATEST, sys.maxsize), (LATEST, LATEST), (4, 8), (2, 8), (1, 8), (0, 8), (0, 4), (0, 2), (0, 1))
-"""How many of the latest messages stay whole, and how many of them are sent, until a request fits into the model's context."""
+"""An output that is left out as it is."""
 
-LEFT_OUT = "[… {count} characters left out to save space{where} …]"
-EARLIER = "[{count} earlier messages of this conversation are left out here to save space.{where}]"
+LEFT_OUT = "[{what} left out to save space{where}]"
+EARLIER = "[{count} earlier messages of this conversation are left out here to save space.]"
 # What `observation.bounded` writes. Outputs can contain such text, too, but only of a file for outputs.
 _IN_FILE = re.compile(
     r"; all (?:of it|that was kept of the output) is in the file (/workspace/\.codeact/\S{1,200}) …\]"
-)
-_IMAGE_NAME = re.compile(r"[^\s:,;()<>\[\]\"']{1,120}\.(?:png|jpe?g|gif|webp)\b", re.IGNORECASE)
-
-TOO_SMALL = (
-    "The task does not fit into the model's context: without all earlier messages, it and the system message leave {excess:,} "
-    "tokens too few for an answer. Give the model a larger context (--context TOKENS, or context= in Python) or a shorter task."
 )
 
 Keep = Callable[[str], Awaitable[str | None]]
 """Stores text in a file that code can read; returns the file's name, or None if that is not possible."""
 
 
-class ContextTooSmallError(RuntimeError):
-    """A request does not fit into the model's context, whatever is left out."""
-
-
 class ContextBudget:
     """Fits conversations of one agent into a budget. The conversation itself is not changed, only what is sent.
 
-    Over the budget, outputs and images are shortened, then messages of the model, the oldest first, until 60 % of it is used. If
-    that is not enough, the earliest messages are left out until 80 % of it is used. A note in each place says what is missing,
-    and names the file that has all of it, if there is one. The system message, the latest message of somebody else (the task)
-    and the last 8 messages stay whole, even over the budget; fewer of the last ones if the model's tokenizer says that the
-    request is too long for its context.
+    Over the budget, outputs are cut to the names of files that have them, the oldest first, until 60 % of it is used. If that is
+    not enough, the earliest messages are left out. The system message, the latest message of somebody else (the task) and the
+    last 8 messages stay whole, even over the budget.
     """
 
     def __init__(self, limit: int | None, source: str, keep: Keep) -> None:
         self._limit = limit if limit is not None else sys.maxsize
         self._source = source
         self._keep = keep
-        self._files = False
         # By the id of a message: the message itself, so that the id stays its own, and what is sent instead of it, if anything.
         self._replaced: dict[int, tuple[LLMMessage, LLMMessage | None]] = {}
 
-    async def fit(
-        self, messages: Sequence[LLMMessage], client: ChatCompletionClient, *, question: Sequence[LLMMessage] = ()
-    ) -> list[LLMMessage]:
-        """Return what is sent of a conversation, with a question at its end that stays whole."""
-        fits = not self._replaced and sum(map(size_of, messages)) <= self._limit
-        fitted = list(messages) if fits else await self._fit(messages, self._limit, LATEST, LATEST)
-        stage = 0
-        while isinstance(client, ModelMiddleware):
-            excess = await client.excess_tokens(messages_for(client, [*fitted, *question]))
-            if excess is None or excess <= 0:
-                break
-            before = fitted
-            while fitted == before:
-                if stage == len(STAGES):
-                    raise ContextTooSmallError(TOO_SMALL.format(excess=excess))
-                fitted = await self._fit(messages, sum(map(size_of, before)) - excess * CHARS_PER_TOKEN, *STAGES[stage])
-                stage += fitted == before
-        return [*fitted, *question]
-
-    async def _fit(self, messages: Sequence[LLMMessage], limit: int, whole: int, sent: int) -> list[LLMMessage]:
+    async def fit(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+        """Return what is sent of a conversation."""
         here = {id(message) for message in messages}
         self._replaced = {key: pair for key, pair in self._replaced.items() if key in here}
-        if self._size(messages) > limit:
-            await self._shorten(messages, limit, whole)
-        if self._size(messages) > limit:
-            self._leave_out(messages, limit, sent)
-        gone = [message for message in messages if self._sent(message) is None]
-        fitted = []
-        for message in messages:
-            if (instead := self._sent(message)) is not None:
-                fitted.append(instead)
-            elif message is gone[0]:
-                fitted.append(self._note(len(gone)))
-        return fitted
+        if self._size(messages) > self._limit:
+            await self._shorten(self._movable(messages), self._size(messages))
+        sent = [(message, self._sent(message)) for message in messages]
+        gone = [message for message, instead in sent if instead is None]
+        note = UserMessage(content=EARLIER.format(count=len(gone)), source=self._source)
+        return [instead or note for message, instead in sent if instead is not None or message is gone[0]]
 
-    async def _shorten(self, messages: Sequence[LLMMessage], limit: int, latest: int) -> None:
-        movable = self._movable(messages, latest)
-        room = int(limit * SHORTEN_TO) - self._size(messages)
-        outputs = [message for message in movable if self._is_own(message)]
-        answers = [message for message in movable if isinstance(message, AssistantMessage)]
-        for message in (*outputs, *answers):
-            if room >= 0:
-                return
-            if id(message) not in self._replaced:
+    async def _shorten(self, movable: Sequence[LLMMessage], size: int) -> None:
+        enough = int(self._limit * SHORTEN_TO)
+        for message in movable:
+            if size > enough and self._is_own(message) and id(message) not in self._replaced:
                 shorter = await self._shortened(message)
                 self._replaced[id(message)] = (message, shorter)
-                room += size_of(message) - size_of(shorter)
-
-    def _leave_out(self, messages: Sequence[LLMMessage], limit: int, latest: int) -> None:
-        room = int(limit * LEAVE_OUT_TO) - self._size(messages)
-        for message in self._movable(messages, latest):
-            if room >= 0:
-                return
-            if (sent := self._sent(message)) is not None:
+                size += size_of(shorter) - size_of(message)
+        if size <= self._limit:
+            return
+        for message in movable:
+            if size > enough and (sent := self._sent(message)) is not None:
                 self._replaced[id(message)] = (message, None)
-                room += size_of(sent)
+                size -= size_of(sent)
 
     def _size(self, messages: Sequence[LLMMessage]) -> int:
         sent = [self._sent(message) for message in messages]
-        return sum(size_of(message) for message in sent if message is not None) + NOTE_CHARS * (None in sent)
+        return sum(size_of(message) for message in sent if message is not None) + len(EARLIER) * (None in sent)
 
     def _sent(self, message: LLMMessage) -> LLMMessage | None:
         known = self._replaced.get(id(message))
         return message if known is None else known[1]
 
-    def _note(self, count: int) -> LLMMessage:
-        where = " Long outputs are in files in /workspace/.codeact." if self._files else ""
-        return UserMessage(content=EARLIER.format(count=count, where=where), source=self._source)
-
-    def _movable(self, messages: Sequence[LLMMessage], latest: int) -> list[LLMMessage]:
+    def _movable(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
         """Return the messages that need not stay whole: neither the system message, nor the task, nor the latest."""
         others = [message for message in messages if isinstance(message, UserMessage) and not self._is_own(message)]
         task = others[-1] if others else None
-        early = messages[: max(0, len(messages) - latest)]
+        early = messages[: max(0, len(messages) - LATEST)]
         return [message for message in early if message is not task and not isinstance(message, SystemMessage)]
 
     def _is_own(self, message: LLMMessage) -> bool:
@@ -181,25 +122,18 @@ class ContextBudget:
 
     async def _shortened(self, message: LLMMessage) -> LLMMessage:
         text, images = _parts(message)
-        short = text
+        what = [f"{images} image{'s' if images > 1 else ''}"] if images else []
+        where = ""
         if len(text) > SHORT_CHARS:
-            # What the model itself has written is not stored: it is code that has run.
-            file = await self._file(text) if self._is_own(message) else None
-            where = f"; all of it is in the file {file}" if file is not None else ""
-            half = SHORT_CHARS // 2
-            gap = LEFT_OUT.format(count=len(text) - 2 * half, where=where)
-            short = f"{text[:half]}\n{gap}\n{text[-half:]}"
-        if images:
-            names = list(dict.fromkeys(_IMAGE_NAME.findall(text)))[:MAX_IMAGE_NAMES]
-            listed = f": {', '.join(names)}" if names else ""
-            short = f"{short.rstrip()}\n[{images} image{'s' if images > 1 else ''} left out to save space{listed}]"
-        return message.model_copy(update={"content": short}) if images or short != text else message
-
-    async def _file(self, text: str) -> str | None:
-        in_file = _IN_FILE.search(text)
-        name = in_file[1] if in_file is not None else await self._keep(text)
-        self._files = self._files or name is not None
-        return name
+            in_file = _IN_FILE.search(text)
+            name = in_file[1] if in_file is not None else await self._keep(text)
+            where = f"; the text is in the file {name}" if name is not None else ""
+            what.insert(0, f"{len(text):,} characters")
+            text = ""
+        if not what:
+            return message
+        gap = LEFT_OUT.format(what=" and ".join(what), where=where)
+        return message.model_copy(update={"content": f"{text.rstrip()}\n{gap}".lstrip()})
 
 
 def check_budget(limit: int | None) -> None:
@@ -250,8 +184,6 @@ class Conversation:
         self._source = source
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
-        self.brief = False
-        """Whether the model is a small one, which is told less."""
         self._stream = stream
         self._budget = budget
         self._refused: set[JsonForm] = set()
@@ -260,8 +192,7 @@ class Conversation:
         """Return all messages of the next request to the model, with a question that is not kept."""
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         kept = await self._context.get_messages()
-        messages: list[LLMMessage] = [*system, *(without_failed_attempts(kept, self._source) if self.brief else kept)]
-        return await awaited(self._budget.fit(messages, self.client, question=question), token)
+        return [*await awaited(self._budget.fit([*system, *kept]), token), *question]
 
     async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
         """Add the messages of others, and a note about interrupted turns, if there is one."""

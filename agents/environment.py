@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autogen_core.code_executor import CodeResult
@@ -20,8 +20,6 @@ MAX_PACKAGES_CHARS = 450
 MAX_HOSTS_CHARS = 200
 MAX_DATA_CHARS = 200
 MAX_FILES = 30
-MAX_NAMES_CHARS = 300
-"""Of the names of files that a small model is shown."""
 
 _PLAIN_NAME = re.compile(r"[\w./+@=~…-]+")
 HEAD = "The code runs in a sandbox:"
@@ -42,16 +40,6 @@ def describe_environment(facts: SandboxFacts) -> str:
         room = MAX_CHARS - len("\n".join(lines)) - len(head) - 1
         lines.append(head + (_files(facts.files, MAX_FILES, room) if facts.files.count else "none"))
     return shorten("\n".join(lines), MAX_CHARS)
-
-
-def describe_files(facts: SandboxFacts) -> str | None:
-    """Name the files in the working directory to a small model, and how to read one; None if there are none."""
-    if facts.python is None or not facts.files.shown:
-        return None
-    names = [_quoted(shown_name(name)) for name, _ in facts.files.shown[:MAX_FILES]]
-    text = f"Files in the current folder: {_fitting(names, MAX_NAMES_CHARS, facts.files.count)}"
-    plain = [name for name in names if not name.startswith('"')]
-    return f'{text}\nRead a file with open("{plain[0]}").read()' if plain else text
 
 
 def size(count: int) -> str:
@@ -145,46 +133,21 @@ PROJECTS = {
     "yaml": "pyyaml",
 }
 """Packages whose module has another name."""
-INSTEAD = {
-    "altair": ("matplotlib",),
-    "beautifulsoup4": ("lxml",),
-    "bokeh": ("matplotlib",),
-    "dask": ("pandas",),
-    "modin": ("pandas",),
-    "opencv-python": ("pillow", "numpy"),
-    "plotly": ("matplotlib",),
-    "polars": ("pandas",),
-    "scikit-image": ("pillow", "scipy"),
-    "scikit-learn": ("scipy", "numpy"),
-    "seaborn": ("matplotlib",),
-    "statsmodels": ("scipy",),
-    "tensorflow": ("torch", "scikit-learn", "numpy"),
-    "torch": ("scikit-learn", "numpy"),
-}
-"""Installed packages that can do part of the same."""
-
 DO_WITHOUT = "do without it, or say in the answer what is missing."
 
 _MODULE = re.compile(r"No module named '?([A-Za-z_]\w{0,60})")
 _NO_PACKAGE = re.compile(r"No matching distribution found for ([\w.-]{1,60})")
 _COMMAND = re.compile(r"^[^\n:]{0,200}: (?:line )?(?:\d+: )?([\w.+-]{1,60}): (?:command )?not found", re.MULTILINE)
-_PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '([\w+-]{1,60})'")
 _NO_NAME = re.compile(
     r"(?<!its address was not found \()(?:Temporary failure in name resolution|Name or service not known|No address associated "
     r"with hostname|Could not resolve host|Network is unreachable|unable to resolve host)"
 )
 """Not what the proxy says about a host that is allowed."""
 _NOT_ALLOWED = re.compile(r"(?<![\w.-])([A-Za-z0-9][\w.-]{0,253}(?::\d{1,5})?) is not in allow_domains")
-_HOST = re.compile(r"(?:resolve host:? |host='|https?://)([A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,20})")
-_READ_ONLY = re.compile(
-    r"Read-only file system(?:: '([^'\n]{1,200})')?|PermissionError: \[Errno 13\] Permission denied: '(/[^'\n]{1,200})'"
-)
 _TRIGGER = re.compile(
     "No module|No matching|not found|No such file|resol|not known|No address|unreachable|allow_domains"
 )
 """Part of every text that the patterns above look for after a success."""
-_FULL = re.compile(r"No space left on device|Disk quota exceeded")
-_NO_PROCESS = re.compile(r"can't start new thread|Cannot fork|fork: (?:retry: )?Resource temporarily unavailable")
 
 
 @dataclass(frozen=True)
@@ -219,10 +182,7 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
     if not failed and _TRIGGER.search(text) is None:
         return []
     # Code that succeeded has dealt with an exception, but commands in it may have failed.
-    find: list[Callable[[str, SandboxFacts], Hint | None]] = [_package, _command, _connection]
-    if failed:
-        find += [_read_only, _full, _processes, _input]
-    hints = [hint for one in find if (hint := one(text, facts)) is not None]
+    hints = [hint for find in (_package, _command, _connection) if (hint := find(text, facts)) is not None]
     if result.outcome == "oom":
         more = f"{2 * facts.memory_bytes // 1024**2}m"
         problem = f"the code needs more than the sandbox's {size(facts.memory_bytes)} of memory."
@@ -248,17 +208,15 @@ def _package(text: str, facts: SandboxFacts) -> Hint | None:
         name = missing[1]
     if name is None:
         return None
-    there = [other for other in INSTEAD.get(name.lower(), ()) if other in facts.packages]
-    instead = f" {' and '.join(there)} can be used instead." if there else ""
     if facts.pip or facts.network:
-        return Hint(f"{name} is not installed.{instead}", f"`pip install {name}` in a shell block may install it.")
+        return Hint(f"{name} is not installed.", f"`pip install {name}` in a shell block may install it.")
     image = ((f"packages=['{name}']", f"--package {name}"),) if facts.packages_option else ()
     way_out = f"It can't be installed from code: {DO_WITHOUT}"
-    return Hint(f"{name} is not installed.{instead}", way_out, (*image, ("allow_pip=True", "--allow-pip")))
+    return Hint(f"{name} is not installed.", way_out, (*image, ("allow_pip=True", "--allow-pip")))
 
 
 def _command(text: str, facts: SandboxFacts) -> Hint | None:
-    match = _COMMAND.search(text) or _PROGRAM.search(text)
+    match = _COMMAND.search(text)
     if match is None:
         return None
     there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else DO_WITHOUT.capitalize()
@@ -270,43 +228,10 @@ def _connection(text: str, facts: SandboxFacts) -> Hint | None:
     refused = _NOT_ALLOWED.search(text)
     if facts.network or not (refused or _NO_NAME.search(text)):
         return None
-    host = refused or _HOST.search(text)
-    name = host[1].lower() if host else "api.example.com"
+    name = refused[1].lower() if refused else "api.example.com"
     allow = ((f"allow_domains=['{name}']", f"--allow-domain {name}"),)
     if facts.domains:
         some = ", ".join(map(shown_name, facts.domains[:MAX_HOSTS]))
         more = f" and {len(facts.domains) - MAX_HOSTS} more" if len(facts.domains) > MAX_HOSTS else ""
         return Hint(f"the sandbox reaches only {some}{more}.", f"Other hosts can't be reached: {DO_WITHOUT}", allow)
     return Hint("the sandbox has no network.", f"No host can be reached: {DO_WITHOUT}", allow)
-
-
-def _read_only(text: str, facts: SandboxFacts) -> Hint | None:
-    match = _READ_ONLY.search(text)
-    if match is None:
-        return None
-    path = match[1] or match[2] or ""
-    if facts.data and (path == "/data" or path.startswith("/data/")):
-        return Hint("/data is read-only.", f"Copy files to {WORKSPACE} to change them.")
-    return Hint(f"code can write in {WORKSPACE} and /tmp;", "other folders are read-only.")
-
-
-def _full(text: str, facts: SandboxFacts) -> Hint | None:
-    if not _FULL.search(text):
-        return None
-    holds = f" {WORKSPACE} holds {size(facts.workspace_bytes)}." if facts.workspace_bytes is not None else ""
-    more = (("More room (workspace=…, tmp=…, within memory=…)", "More room (--disk SIZE)"),)
-    return Hint(f"the disk is full.{holds}", "Remove files that are not needed.", more)
-
-
-def _processes(text: str, _: SandboxFacts) -> Hint | None:
-    if not _NO_PROCESS.search(text) and not ("BlockingIOError" in text and "fork" in text):
-        return None
-    problem = "the sandbox has as many processes and threads as it may have at once."
-    return Hint(problem, "Start fewer at once, and end those that are not needed.", (("pids=…", "--option pids=…"),))
-
-
-def _input(text: str, _: SandboxFacts) -> Hint | None:
-    if "EOFError: EOF when reading a line" not in text:
-        return None
-    way_out = "Put the value into the code, or read it from a file or a variable of the environment."
-    return Hint("nobody can answer input() here.", way_out)

@@ -16,8 +16,6 @@ from autogen_core.models import (
 
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, repeated_part
 
-BEGINS_AGAIN = "\n\n[The answer broke off. It begins again:]\n\n"
-"""A piece of a stream: the pieces before it are no part of the answer."""
 LOOK_EVERY_CHARS = 200
 CHARS_OF_A_TOKEN = 4
 
@@ -61,9 +59,6 @@ async def until_repetition(stream: AsyncIterator[str | CreateResult], messages: 
         yield item
         if not isinstance(item, str):
             continue
-        if item == BEGINS_AGAIN:
-            pieces, tail = [], ""
-            continue
         pieces.append(item)
         tail, unread = (tail + item)[-REPEATING_CHARS:], unread + len(item)
         if unread < LOOK_EVERY_CHARS:
@@ -98,8 +93,6 @@ class ModelMiddleware(ChatCompletionClient):
     """A model client in front of another one. Subclasses override `handle`; everything else is that of the other client."""
 
     component_type = "model"
-    least_timeout_s = 0.0
-    """How long it may need to say anything: `ReliableClient` waits for at least this time."""
 
     def __init__(self, client: ChatCompletionClient) -> None:
         self.client = client
@@ -127,18 +120,6 @@ class ModelMiddleware(ChatCompletionClient):
     dump_component = forwarded("client", "dump_component")
     capabilities = forwarded("client", "capabilities")
     model_info = forwarded("client", "model_info")
-
-    async def excess_tokens(self, messages: Sequence[LLMMessage]) -> int | None:
-        """Return by how many tokens a request is too long for the model's context; 0 or less if it and an answer fit.
-
-        None if that is not known exactly, because the model's own tokenizer is not here.
-        """
-        return await self.client.excess_tokens(messages) if isinstance(self.client, ModelMiddleware) else None
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the model is known to be a very small one, or to have a small context."""
-        return getattr(self.client, "is_small", False)
 
 
 def innermost(client: Any) -> Any:

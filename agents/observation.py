@@ -10,7 +10,7 @@ from typing import Any
 
 from autogen_core import Image
 from autogen_core.code_executor import CodeResult
-from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
+from autogen_core.models import UserMessage
 
 from autogen_codeact.agents.images import images_of
 from autogen_codeact.executors import ExecutionResult
@@ -63,10 +63,6 @@ _STATES = {
     ),
     "lost": "The session's memory is lost: import, load and define again what you need.",
 }
-
-
-FAILED_ATTEMPT = "An attempt failed with "
-HOW_ELSE = "\nWrite a few lines of Python for the task, without functions and without input()."
 
 
 def describe(
@@ -156,11 +152,9 @@ async def as_message(
     whole: str | None = None,
     session: bool = False,
     further: Sequence[str] = (),
-    brief: bool = False,
 ) -> UserMessage:
-    """Make the message about a result for a model; `brief` is for small ones."""
+    """Make the message about a result for a model."""
     text = describe(result, limit=limit, whole=whole, session=session, vision=vision)
-    text = _in_brief(result, text) if brief else text
     images: list[Image] = []
     left_out: list[tuple[str, str]] = []
     if vision and isinstance(result, ExecutionResult) and (result.displays or result.artifacts or result.tool_calls):
@@ -171,34 +165,6 @@ async def as_message(
     if further:
         text = "\n\n".join([text.rstrip(), *further])
     return UserMessage(content=[text, *images] if images else text, source=source)
-
-
-def _in_brief(result: CodeResult, text: str) -> str:
-    """Describe a result to a small model, which repeats a traceback, and takes an output by itself for a task."""
-    if result.exit_code == 0:
-        return f"The output is:\n{text}" if result.output.strip() else text
-    result = as_execution_result(result)
-    if result.outcome != "error" or result.error is None or result.tool_calls:
-        return text
-    return f"{FAILED_ATTEMPT}{_shortened(f'{result.error.type}: {result.error.message}')}{HOW_ELSE}"
-
-
-def without_failed_attempts(messages: Sequence[LLMMessage], source: str) -> list[LLMMessage]:
-    """Leave out code that failed, and all but the last failure: a small model sends again what it reads."""
-
-    def is_failure(message: LLMMessage) -> bool:
-        own = isinstance(message, UserMessage) and message.source == source
-        return own and str(message.content).startswith(FAILED_ATTEMPT)
-
-    kept: list[LLMMessage] = []
-    for message in messages:
-        if is_failure(message):
-            if kept and isinstance(kept[-1], AssistantMessage):
-                kept.pop()
-            if kept and is_failure(kept[-1]):
-                kept.pop()
-        kept.append(message)
-    return kept
 
 
 def describe_calls(calls: Sequence[ToolCall]) -> str:

@@ -19,8 +19,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 
-from autogen_codeact.agents.answer import without_output
-from autogen_codeact.agents.reliable_client import ModelTimeoutError, is_temporary, requested_delay
+from autogen_codeact.agents.deadline import ModelTimeoutError
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.limits import GatedClient, ModelGate
@@ -47,6 +46,9 @@ MAX_READY = 8
 ACQUIRE_TIMEOUT_S = 600.0  # seconds that an attempt waits for a sandbox: others may use all that are allowed
 MAX_BACKOFF_S = 60.0
 _SANDBOX = (SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable)
+_PASSING_STATUS = frozenset({408, 409, 425, 429})
+# By name: importing a vendor's package takes long, and it is there if the error is one of its own.
+_CONNECTION_ERRORS = frozenset({"APIConnectionError", "TransportError", "ConnectionError"})
 AgentOrTeam = ChatAgent | BaseTeam
 MakeAgent = Callable[..., Any]
 """Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
@@ -110,7 +112,23 @@ def is_retryable(error: BaseException) -> bool:
 
     What the agent's own code raises, the end of `task_timeout`, and other HTTP errors stay.
     """
-    return isinstance(error, (*_SANDBOX, ModelTimeoutError)) or is_temporary(error)
+    if isinstance(error, (*_SANDBOX, ModelTimeoutError)):
+        return True
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        final = getattr(error, "code", None) == "insufficient_quota"
+        return not final and (status in _PASSING_STATUS or (status >= 500 and status != 501))
+    return any(kind.__name__ in _CONNECTION_ERRORS for kind in type(error).__mro__)
+
+
+def requested_delay(error: Exception) -> float | None:
+    """Return the seconds that a model's server wants to pass before the next request, if it says so."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    value = headers.get("retry-after") if isinstance(headers, Mapping) else None
+    try:
+        return max(0.0, float(str(value)[:100]))
+    except ValueError:
+        return None
 
 
 def is_unusable_log(error: BaseException) -> bool:
@@ -292,7 +310,7 @@ class _Attempt:
         return row
 
     async def _finished(self, last: Any, end: LogEnd) -> Row:
-        answer = without_output(last.to_text()) if last is not None else None
+        answer = last.to_text() if last is not None else None
         has_answer = bool(answer and answer.strip())
         row = self._row("completed", end, log_problem=end.stopped)
         if (limit := (last.metadata if last is not None else {}).get("stopped")) is not None:

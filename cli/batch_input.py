@@ -14,9 +14,9 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateRe
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.deadline import DeadlineClient
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
-from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.cli.exit import CommandError
@@ -119,7 +119,7 @@ class AgentMaker:
             name = self._model.spec.removeprefix(REPLAY)
             self._recording = _Recording(name, read_file(name))
         else:
-            self._client = _SecretRedactor(open_model(self._model, lambda _: None), self._model)
+            self._client = _SecretRedactor(open_model(self._model), self._model)
 
     async def close(self) -> None:
         """Close the model client."""
@@ -164,7 +164,7 @@ class _Recording:
         answers: Sequence[Any] | None = self._common or self._by_task.get(id_)
         if answers is None:
             raise CommandError(f"{self._name} has no answers for the task {id_}")
-        return ReliableClient(_ContinuedRecording(answers), timeout_s)
+        return DeadlineClient(_ContinuedRecording(answers), timeout_s)
 
 
 class _ContinuedRecording(RecordedModel):

@@ -11,8 +11,8 @@ from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents.reliable_client import ReliableClient
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.agents.deadline import DeadlineClient
+from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import AgentChoice, ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
@@ -112,7 +112,7 @@ def _resumed_model(job: ChatJob, client: ChatCompletionClient | None, loaded: An
         return client
     if type(loaded).__name__ == "ReplayChatCompletionClient":  # AutoGen's loses line breaks when it streams
         loaded = RecordedModel([each for each in loaded.chat_completions if not isinstance(each, str)])
-    return ReliableClient(loaded, job.model.timeout_s, tell=say)
+    return DeadlineClient(loaded, job.model.timeout_s)
 
 
 def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:

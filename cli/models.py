@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 from pydantic import ValidationError
 
 from autogen_codeact.agents.config import load_part
-from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.agents.deadline import DeadlineClient, ModelTimeoutError
+from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import (
     ANTHROPIC,
     NO_MODEL,
@@ -46,12 +46,12 @@ _ADVICE = {
 _WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."
 
 
-def open_model(choice: ModelChoice, tell: Callable[[str], None] = say) -> ReliableClient:
-    """Create the model client, with a time limit, and retries of which the user is told."""
+def open_model(choice: ModelChoice) -> DeadlineClient:
+    """Create the model client, with a time limit for a silent server."""
     if not choice.spec:
         raise CommandError(NO_MODEL)
     choice.check()
-    return ReliableClient(_client(choice), choice.timeout_s, tell=tell)
+    return DeadlineClient(_client(choice), choice.timeout_s)
 
 
 def _client(choice: ModelChoice) -> ChatCompletionClient:

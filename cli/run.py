@@ -19,7 +19,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
-from autogen_codeact.agents.reliable_client import ReliableClient
+from autogen_codeact.agents.deadline import DeadlineClient
 from autogen_codeact.cli import kept_runs
 from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exit import (
@@ -284,7 +284,7 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
     items = resumed(
         plan,
         api_key=api_key,
-        wrap_model=lambda client: ReliableClient(client, job.timeout_s, tell=say),
+        wrap_model=lambda client: DeadlineClient(client, job.timeout_s),
         approval_func=_approval(progress) if ask else None,
         trust=job.how.trust,
         rebuild=kept_runs.rebuilds(plan, path, wanted=job.how.rebuild, trust=job.how.trust),

@@ -20,7 +20,6 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
-from autogen_codeact.agents.model_calls import BEGINS_AGAIN
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
 from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
@@ -146,12 +145,6 @@ class Transcript:
                 self._show_whole(message, streamed)
 
     def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
-        if message.content == BEGINS_AGAIN:
-            self._answer.end()
-            self._streamed = ""
-            around = "" if self._chat else "\n"
-            self._terminal.line(f"{around}{BEGINS_AGAIN.strip()}{around}", "yellow")
-            return
         if self._chat:
             self._name(message.source)
         elif not self._answering:

@@ -12,7 +12,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import AssistantMessage, CreateResult, UserMessage
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.code_executor_agent import CODE_OF_OTHERS, CUT_OFF, CUT_OFF_BY_OTHERS, CUT_OFF_NOTE
+from autogen_codeact.agents.code_executor_agent import CODE_OF_OTHERS, CUT_OFF, CUT_OFF_BY_OTHERS
 from tests.agents.support import (
     FAILED_WORDS,
     FAILS,
@@ -143,7 +143,7 @@ async def test_a_cut_off_answer_is_never_run_and_asked_for_again(executor: CodeE
     assert received_by(client)[1] == [SYSTEM, TOLD_TASK, model(cut), from_agent(CUT_OFF)]
 
 
-async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer_with_a_note(executor: CodeExecutor) -> None:
+async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer(executor: CodeExecutor) -> None:
     cut = "```python\nprint("
     client = scripted(model_answer(cut, cost=2), "Fine.")
     agent = CodeExecutorAgent("coder", executor, model_client=client)
@@ -151,7 +151,7 @@ async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer_with_a_note(e
     result = await agent.run(task=[TASK])
 
     not_run = '[{"language": "python", "reason": "truncated"}]'
-    expected = answer_message(f"{cut}\n\n{CUT_OFF_NOTE}", cost=2, not_run=not_run, cut_off="true")
+    expected = answer_message(cut, cost=2, not_run=not_run, cut_off="true")
     assert without_ids(result.messages[1:]) == [expected]
     await agent.run(task=[TASK])
     assert received_by(client)[1] == [SYSTEM, TOLD_TASK, model(cut), from_agent(CUT_OFF), TOLD_TASK]

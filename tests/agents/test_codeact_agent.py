@@ -173,7 +173,7 @@ async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxC
         execution_event(1, "1\n"),
         generation_event(2, acts, "print(1)\n"),
         execution_event(2, "1\n"),
-        answer_message("As far as I can see, 42.\n\n[The code printed: 1]", cost=5, steps="2", stopped="max_steps"),
+        answer_message("As far as I can see, 42.", cost=5, steps="2", stopped="max_steps"),
     ]
     assert received_by(client)[2][-1] == from_agent(prompt.CLOSING["max_steps"].format(limit=2) + prompt.CLOSE)
 
@@ -181,9 +181,9 @@ async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxC
 async def test_code_in_the_closing_answer_is_not_run(session: SandboxCodeExecutor) -> None:
     agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), python("print(2)")), max_steps=1)
     result = await agent.run(task=[TASK])
-    assert result.messages[-1].to_text() == (
-        "```python\nprint(2)\n```\n\n[The code in this answer was not run: the limit of 1 steps was reached.]"
-    )
+    not_run = '[{"language": "python", "reason": "answer"}]'
+    answer = answer_message(python("print(2)"), steps="1", stopped="max_steps", not_run=not_run)
+    assert comparable(result.messages[-1:]) == [answer]
     assert len(result.messages) == 4
 
 
@@ -319,7 +319,7 @@ async def test_invalid_limits_are_refused() -> None:
         ({"max_steps": 0}, "max_steps must be at least 1, not 0"),
         ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
         ({"max_seconds": 0}, "max_seconds must be above 0, not 0"),
-        ({"prompt_style": "xml"}, "prompt_style must be 'markdown', 'execute' or 'brief', not 'xml'"),
+        ({"prompt_style": "xml"}, "prompt_style must be 'markdown' or 'execute', not 'xml'"),
     ]:
         with case(arguments, words):
             executor = DockerCommandLineCodeExecutor(mode="session")

@@ -11,7 +11,7 @@ import pytest
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.config import CodeActAgentConfig
-from autogen_codeact.agents.environment import MAX_CHARS, describe_environment, describe_files, size
+from autogen_codeact.agents.environment import MAX_CHARS, describe_environment, size
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import facts as facts_module
@@ -111,20 +111,6 @@ def test_long_and_hostile_names_are_cut_and_made_printable() -> None:
     assert "\x1b" not in text
     assert '- Files in /workspace, the working directory: "0?- Network: all?[31mxxx' in text
     assert text.endswith(" more")
-    shown = describe_files(facts)
-    assert shown is not None
-    assert len(shown) <= 350
-    assert "\n" not in shown
-
-
-def test_a_small_model_is_told_the_files_and_how_to_read_one() -> None:
-    assert describe_files(ASKED) == 'Files in the current folder: a.csv, b/c.csv\nRead a file with open("a.csv").read()'
-    strange = replace(ASKED, files=SandboxFiles((('my "file"', 1), ("b.txt", 2)), 40))
-    assert describe_files(strange) == (
-        'Files in the current folder: "my ?file?", b.txt and 38 more\nRead a file with open("b.txt").read()'
-    )
-    assert describe_files(replace(ASKED, files=SandboxFiles())) is None
-    assert describe_files(KNOWN) is None
 
 
 def test_thirty_files_are_named_if_their_names_are_short() -> None:

@@ -309,10 +309,10 @@ async def test_a_message_that_ends_in_a_block_is_never_the_answer(session: Sandb
 async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCodeExecutor) -> None:
     client = scripted(python("print(1)"), "```python\nprint(")
     result = await CodeActAgent("actor", session, model_client=client, max_steps=1).run(task="Go.")
-    text = "```python\nprint(\n\n[This answer ended inside a code block: the limit of 1 steps was reached.]"
-    text += "\n\n[The code printed: 1]"
-    not_run = '[{"language": "python", "reason": "truncated"}]'
-    assert comparable(result.messages[-1:]) == [answer_message(text, steps="1", stopped="max_steps", not_run=not_run)]
+    more = {"not_run": '[{"language": "python", "reason": "truncated"}]', "cut_off": "true"}
+    assert comparable(result.messages[-1:]) == [
+        answer_message("```python\nprint(", steps="1", stopped="max_steps", **more)
+    ]
 
 
 async def test_code_as_the_answer_goes_through_final_answer(session: SandboxCodeExecutor) -> None:

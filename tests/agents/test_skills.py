@@ -64,7 +64,7 @@ async def test_skills_come_with_a_config_and_not_with_an_untrusted_one(bubblewra
     config = CodeActAgent("a", made, model_client=scripted(), skills=[SKILLS]).dump_component()
     loaded = CodeActAgent.load_component(config)
     assert [each.name for each in loaded.code_executor.skills] == ["invoice-totals"]  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match=r"config\.skills: shows folders of this machine, and text from them"):
+    with pytest.raises(ValueError, match=r"config\.skills: is not a field that an untrusted configuration may set"):
         check_untrusted(CodeActAgent("a", made, model_client=scripted(), skills=[SKILLS]).dump_component().model_dump())
 
 

@@ -64,17 +64,6 @@ def test_an_error_of_the_model_ends_the_turn_only(server, tmp_path):
     assert sent(server) == [said[:1], said, said]
 
 
-def test_a_broken_stream_is_told_and_its_words_are_not_the_answer(server, tmp_path):
-    broken = Reply("This is the beginning of a long answer", break_after=2)
-    with talk(server, broken, "It is whole.", "Next.", state=tmp_path) as chat:
-        chat.until_prompt()
-        written = chat.say("one")
-        assert "This is the beginning of\n[The answer broke off. It begins again:]\n" in written
-        assert "\nIt is whole.\n[10 tokens, " in written
-        chat.say("two")
-    assert sent(server)[-1] == [("user", "one"), ("assistant", "It is whole."), ("user", "two")]
-
-
 def test_a_silent_server_ends_the_turn(server, tmp_path):
     more = ["--model-timeout", "0.5"]
     with talk(server, *[Reply(silent=True)] * 3, "Here.", state=tmp_path, more=more) as chat:

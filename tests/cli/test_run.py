@@ -335,45 +335,19 @@ def test_server_that_fails_is_told_with_advice():
     )
 
 
-def test_stream_that_breaks_twice_is_told_and_an_error():
-    broken = Reply(WORKS, break_after=2)
-    done, server = served(broken, broken, arguments=["--model", "gpt-4o", "--stream"])
-    assert (done.status, len(server.requests)) == (2, 2)
-    told, error = done.err.splitlines()
-    assert told.startswith("codeact: the model's answer broke off: asking again in 0.")
-    assert error.startswith("codeact: The run failed. APIConnectionError: ")
-
-
-def test_stream_that_breaks_once_is_shown_again_from_its_beginning():
-    replies = [Reply(WORKS, break_after=2), WORKS, "It is 42."]
-    done, _ = served(*replies, arguments=["--model", "gpt-4o", "--stream"])
-    assert done.status == 0
-    assert f"{WORKS[:24]}\n\n[The answer broke off. It begins again:]\n\n{WORKS}" in done.out
-    assert done.out.count("print(6 * 7)") == 1
-
-
 def test_silent_server_ends_at_the_model_timeout():
     done, _ = served(Reply(silent=True), arguments=["--model", "gpt-4o", "--model-timeout", "0.5"])
     assert (done.status, done.out.count("42")) == (2, 0)
     assert done.err == (
-        "codeact: The run failed. The model gave no answer in 0.5 s. --model-timeout SECONDS waits longer; with "
+        "codeact: The run failed. The model sent nothing for 0.5 s. --model-timeout SECONDS waits longer; with "
         "--stream, only time without a piece of the answer counts.\n"
     )
-
-
-def test_retry_after_a_busy_server_is_reported():
-    busy = Reply("later", status=429, headers={"retry-after": "0.1"})
-    done, _ = served(busy, WORKS, "It is 42.", arguments=["--model", "gpt-4o"])
-    assert done.status == 0
-    assert done.err == "codeact: the model's server is busy (HTTP 429): asking again in 0.1 s (1 of 2)\n"
 
 
 def test_unreachable_server_is_one_line_with_the_cause():
     done = run("task", "--model", "gpt-4o", "--base-url", "http://127.0.0.1:9/v1", env=KEY)
     assert done.status == 2
-    *told, error = done.err.splitlines()
-    assert len(told) == 2
-    assert all(line.startswith("codeact: no connection to the model's server: asking again in ") for line in told)
+    (error,) = done.err.splitlines()
     assert error.startswith("codeact: The run failed. APIConnectionError: Connection error. (")
     assert "--base-url" in error
 
@@ -402,9 +376,7 @@ def test_component_and_its_retries_have_the_time_limit_of_the_options(tmp_path):
         file = component(tmp_path, model="gpt-4o", base_url=server.base_url, api_key="sk-in-the-file", max_retries=1)
         done = run("What is 6*7?", "--model", file, "--model-timeout", "0.5")
     assert done.status == 2
-    told, error = done.err.splitlines()
-    assert told == "codeact: the model's server is busy (HTTP 503): asking again in 0.1 s (1 of 1)"
-    assert error.startswith("codeact: The run failed. The model gave no answer in 0.5 s. --model-timeout SECONDS ")
+    assert done.err.startswith("codeact: The run failed. The model sent nothing for 0.5 s. --model-timeout SECONDS ")
 
 
 def test_component_of_another_class_is_not_created(tmp_path):
