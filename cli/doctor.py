@@ -1,24 +1,21 @@
-"""`codeact doctor`: checks of the engine, the image, the sandbox's limits and the model, with advice for what is missing."""
+"""`codeact doctor`: checks of the engine, the image and what holds the sandbox in, with advice for what is missing."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact import __version__
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
@@ -36,6 +33,54 @@ from codeact_sandbox.types.result import format_duration
 if TYPE_CHECKING:
     import docker
 
+PROBE = """\
+import ctypes, json, os, platform, socket
+
+def text(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+def number(*paths):
+    for path in paths:
+        if text(path).strip().isdigit():
+            return int(text(path))
+
+def writable(path):
+    try:
+        with open(path, "w"):
+            return True
+    except OSError:
+        return False
+
+def connects():
+    # An address for documentation. To connect a UDP socket sends nothing, and fails without a route.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        try:
+            udp.connect(("192.0.2.1", 53))
+        except OSError:
+            return False
+        return True
+
+status = dict(line.split(":", 1) for line in text("/proc/self/status").splitlines() if ":" in line)
+group = "/sys/fs/cgroup/"
+print(json.dumps({
+    "python": platform.python_version(),
+    "interfaces": sorted(name for _, name in socket.if_nameindex()),
+    "connects": connects(),
+    "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16) | int(status["CapBnd"], 16),
+    "no_new_privs": int(status["NoNewPrivs"]) == 1,
+    "seccomp": int(status["Seccomp"]),
+    "uid": os.getuid(),
+    "gid": os.getgid(),
+    "root_writable": writable("/codeact-probe") or writable("/usr/codeact-probe"),
+    "memory": number(group + "memory.max", group + "memory/memory.limit_in_bytes"),
+    "pids": number(group + "pids.max", group + "pids/pids.max"),
+}))
+"""
+"""A program for the sandbox that prints what holds it in."""
 _SANDBOX_TIMEOUT_S = 20.0
 MAX_LEFTOVERS = 10
 Status = Literal["ok", "lack", "note"]
@@ -44,13 +89,7 @@ _MARKS: dict[Status, tuple[str, Literal["green", "red", "yellow"]]] = {
     "lack": ("LACK", "red"),
     "note": ("note", "yellow"),
 }
-
-_ADVISORIES = {
-    "Docker": "https://docs.docker.com/security/security-announcements/",
-    "runc": "https://github.com/opencontainers/runc/security/advisories",
-    "Linux": "https://docs.kernel.org/process/cve.html",
-}
-
+_IGNORED = "The engine does not apply this: is it very old, or not Docker's own? See `docker info`."
 _AS_ROOT = "Start as root, or where systemd lets this user create control groups; or use Docker."
 
 
@@ -64,39 +103,41 @@ class Check:
     advice: str = ""
 
 
-AddCheck = Callable[[Check], None]
+class _Report:
+    """The checks that were made; each is printed at once, unless all are wanted as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.checks: list[Check] = []
+        self._terminal = None if as_json else Terminal()
+
+    def add(self, check: Check) -> None:
+        self.checks.append(check)
+        if self._terminal is not None:
+            mark, style = _MARKS[check.status]
+            self._terminal.field(f"{mark:<5}{check.name}", check.detail, style, indent=20)
+            if check.advice:
+                self._terminal.field("", f"-> {check.advice}", indent=20)
+
+    def finish(self) -> int:
+        good = all(check.status != "lack" for check in self.checks)
+        if self._terminal is None:
+            print_json({"ok": good, "checks": [asdict(check) for check in self.checks]})
+        else:
+            self._terminal.line()
+            self._terminal.line("Everything needed is available." if good else "Something is missing: see LACK above.")
+        return 0 if good else 1
 
 
 def run_doctor(image: str | None, *, as_json: bool) -> int:
     """Run all checks and print them."""
-    checks: list[Check] = []
-    terminal = None if as_json else Terminal()
-
-    def add(check: Check) -> None:
-        checks.append(check)
-        if terminal is not None:
-            mark, style = _MARKS[check.status]
-            terminal.field(f"{mark:<5}{check.name}", check.detail, style, indent=20)
-            if check.advice:
-                terminal.field("", f"-> {check.advice}", indent=20)
-
-    ours = f"autogen-codeact {__version__}, codeact-sandbox {version.__version__}, image {version.DEFAULT_IMAGE}"
-    add(Check("packages", "ok", ours))
-    choice = _check_host(image, add)
-    interrupted = run_until_interrupted(_check_sandbox(choice, add)) if choice is not None else 0
-    add(check_leftovers())
-    if interrupted:
-        return interrupted
-    good = all(check.status != "lack" for check in checks)
-    if terminal is None:
-        print_json({"ok": good, "checks": [asdict(check) for check in checks]})
-    else:
-        terminal.line()
-        terminal.line("Everything needed is available." if good else "Something is missing: see LACK above.")
-    return 0 if good else 1
+    report = _Report(as_json=as_json)
+    choice = _check_host(image, report)
+    interrupted = run_until_interrupted(_check_sandbox(choice, report)) if choice is not None else 0
+    report.add(check_leftovers())
+    return interrupted or report.finish()
 
 
-def _check_host(image: str | None, add: AddCheck) -> SandboxChoice | None:
+def _check_host(image: str | None, report: _Report) -> SandboxChoice | None:
     """Look for Docker and bubblewrap; return the sandbox to test: one is enough, unless an option requests Docker."""
     bubblewrap = Check("bubblewrap", "ok", "works; used with --sandbox bubblewrap, or if no engine answers")
     try:
@@ -107,14 +148,13 @@ def _check_host(image: str | None, add: AddCheck) -> SandboxChoice | None:
     found = None
     try:
         with closing(connect()) as client:
-            _check_engine(client, add)
+            report.add(_check_engine(client))
             found = _check_image(client, image)
-            add(found)
+            report.add(found)
     except SandboxError as error:
-        add(Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error)))
-    add(bubblewrap)
+        report.add(Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error)))
+    report.add(bubblewrap)
     if found is None:
-        add(_versions({"Linux": platform.release()}))
         return None if needed else SandboxChoice("bubblewrap", mode="process", timeout=_SANDBOX_TIMEOUT_S)
     if found.status == "lack":
         return None
@@ -122,44 +162,17 @@ def _check_host(image: str | None, add: AddCheck) -> SandboxChoice | None:
     return SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S)
 
 
-def _check_engine(client: docker.APIClient, add: AddCheck) -> None:
+def _check_engine(client: docker.APIClient) -> Check:
     sdk: Any = client
     with engine_errors("asking the engine about itself"):
-        version, info = sdk.version(api_version=False), sdk.info()
-    details = [
-        f"Docker {version['Version']} at {without_login(os.environ.get('DOCKER_HOST') or 'the address that `docker` uses')}",
-        f"API {sdk.api_version}",
-        f"cgroup v{info.get('CgroupVersion', '1')}",
-        str(info.get("OperatingSystem", "unknown system")),
-        f"runtimes {', '.join(sorted(name for name in info.get('Runtimes') or () if '.' not in name))}",
-    ]
-    add(Check("engine", "ok", ", ".join(details)))
-    add(_versions(engine_versions(version)))
-
-
-def without_login(url: str) -> str:
-    """Return the address without user and password."""
-    return url.replace(urlsplit(url).netloc.rpartition("@")[0] + "@", "") if "@" in urlsplit(url).netloc else url
-
-
-def engine_versions(answer: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of the software under a container, by name."""
-    components = {str(item.get("Name")): item for item in answer.get("Components") or ()}
-    runc = components.get("runc") or {}
-    # Only this field has the patch level of a distribution's package.
-    full, short = str((runc.get("Details") or {}).get("GitCommit", "")), str(runc.get("Version", ""))
-    found = {
-        "Docker": str(answer.get("Version", "")),
-        "runc": full if full.startswith(short) else short,
-        "Linux": str(answer.get("KernelVersion", "")),
-    }
-    return {name: version for name, version in found.items() if version}
-
-
-def _versions(versions: Mapping[str, str]) -> Check:
-    named = ", ".join(f"{name} {version}" for name, version in versions.items())
-    pages = " ".join(_ADVISORIES[name] for name in versions if name in _ADVISORIES)
-    return Check("versions", "ok", named, f"Published vulnerabilities: {pages}")
+        versions, info = sdk.version(api_version=False), sdk.info()
+    url = urlsplit(os.environ.get("DOCKER_HOST", ""))
+    address = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()  # without a login
+    detail = (
+        f"Docker {versions['Version']} at {address or 'the address that `docker` uses'}, "
+        f"Linux {versions.get('KernelVersion')}, cgroup v{info.get('CgroupVersion', '1')}"
+    )
+    return Check("engine", "ok", detail)
 
 
 def _check_image(client: docker.APIClient, image: str | None) -> Check:
@@ -179,34 +192,22 @@ def _check_image(client: docker.APIClient, image: str | None) -> Check:
     return Check("image", "lack", f"{name} is missing", advice)
 
 
-async def _check_sandbox(choice: SandboxChoice, add: AddCheck) -> int:
+async def _check_sandbox(choice: SandboxChoice, report: _Report) -> int:
     begun = time.monotonic()
     try:
         async with started(choice) as executor:
             took = format_duration(time.monotonic() - begun)
-            probed = json.loads(await _output(executor, PROBE))
-            add(Check("sandbox", "ok", f"{choice.kind}, started in {took}, Python {probed['python']}"))
+            begun, probed = time.monotonic(), json.loads(await _output(executor, PROBE))
+            block = format_duration(time.monotonic() - begun)
+            detail = f"{choice.kind}, Python {probed['python']}, started in {took}; one block took {block}"
+            report.add(Check("sandbox", "ok", detail))
             found = capabilities_of(executor).facts
             limits = Limits(memory=(await found.facts()).memory_bytes) if found is not None else Limits()
-            for check in limit_checks(probed, limits):
-                add(check if choice.kind == "docker" else _for_bubblewrap(check, probed))
-            begun, answer = time.monotonic(), await _output(executor, "print(6 * 7)")
-            took = format_duration(time.monotonic() - begun)
-            wrong = Check("block", "lack", f"print(6 * 7) gave {answer!r}", "Try another image with --image.")
-            add(Check("block", "ok", f"one block takes {took}") if answer == "42\n" else wrong)
+            for check in limit_checks(probed, limits, in_docker=choice.kind == "docker"):
+                report.add(check)
     except (SandboxError, CommandError, ValueError) as error:
-        add(Check("sandbox", "lack", "can't be used", str(error)))
+        report.add(Check("sandbox", "lack", "can't be used", str(error)))
     return 0
-
-
-def _for_bubblewrap(check: Check, probed: dict[str, Any]) -> Check:
-    """Replace the checks of control groups, which an ordinary user may not be allowed to create."""
-    if check.status == "lack" and check.name == "memory" and probed["memory"] is None:
-        detail = f"at most {probed['address_space']:,} bytes for each process; no limit for all processes together"
-        return replace(check, status="note", detail=detail, advice=_AS_ROOT)
-    if check.status == "lack" and check.name == "processes" and probed["pids"] is None:
-        return replace(check, status="ok", detail=f"at most {probed['nproc']:,} at once", advice="")
-    return replace(check, advice="Please report this to the developers of autogen-codeact." if check.advice else "")
 
 
 async def _output(executor: CodeExecutor, code: str) -> str:
@@ -216,51 +217,32 @@ async def _output(executor: CodeExecutor, code: str) -> str:
     return result.output
 
 
-def limit_checks(probed: dict[str, Any], limits: Limits) -> Iterable[Check]:
-    """Compare the limits that code finds in the sandbox with the ones that were set."""
-    acquired = hex(probed["capabilities"]) if probed["capabilities"] else "none"
-    ignored = "The engine did not apply this: is it very old, or not Docker's own? See `docker info`."
-    cgroup = "The engine does not enforce it: see the warnings at the end of `docker info`."
+def limit_checks(probed: dict[str, Any], limits: Limits, *, in_docker: bool = True) -> Iterator[Check]:
+    """Compare what code finds in the sandbox with what was set."""
 
-    def check(name: str, holds: bool, detail: str, advice: str = ignored) -> Check:
-        return Check(name, "ok", detail) if holds else Check(name, "lack", detail, advice)
+    def check(name: str, found: str, wrong: Sequence[str]) -> Check:
+        return Check(name, "lack", ", ".join(wrong), _IGNORED) if wrong else Check(name, "ok", found)
 
-    def limit(name: str, found: int | None, expected: int, unit: str, advice: str = ignored) -> Check:
-        wrong = f"{'no limit found' if found is None else f'{found:,}'} instead of {expected:,} {unit}"
-        holds = found == expected
-        return check(name, holds, f"at most {expected:,} {unit}" if holds else wrong, advice)
+    others = [name for name in probed["interfaces"] if name != "lo"]
+    wrong = [f"interfaces {', '.join(others)}"] if others else []
+    wrong += ["connections to the outside"] if probed["connects"] else []
+    yield check("network", "loopback only, no connection to the outside", wrong)
 
-    names, alone = ", ".join(probed["interfaces"]), probed["interfaces"] == ["lo"]
-    network = f"{'loopback only' if alone else f'interfaces {names}'}, {'connections' if probed['connects'] else 'no connection'}"
-    yield check("network", alone and not probed["connects"], f"{network} to the outside")
-    bounding = "none can be acquired" if not probed["bounding"] else f"{probed['bounding']:#x} can be acquired"
-    yield check("capabilities", not (probed["capabilities"] or probed["bounding"]), f"{acquired}, and {bounding}")
-    yield check("privileges", probed["no_new_privs"], f"no_new_privs, seccomp mode {probed['seccomp']}")
-    yield check("user", 0 not in (probed["uid"], probed["gid"]), f"uid {probed['uid']}, gid {probed['gid']}")
-    yield check("root", not probed["root_writable"], "writable" if probed["root_writable"] else "read-only")
-    yield limit("memory", probed["memory"], limits.memory_bytes, "bytes", cgroup)
-    yield limit("processes", probed["pids"], limits.pids, "at once", cgroup)
-    yield limit("open files", probed["nofile"], limits.nofile, "for each process")
-    yield _check_isolation(probed["landlock"], signals=probed["signals_reach_others"])
+    wrong = [f"capabilities {probed['capabilities']:#x}"] if probed["capabilities"] else []
+    wrong += [] if probed["no_new_privs"] else ["no no_new_privs"]
+    wrong += [] if probed["seccomp"] == 2 or not in_docker else ["no seccomp filter"]
+    wrong += ["root in the sandbox"] if 0 in (probed["uid"], probed["gid"]) else []
+    wrong += ["a root folder that is writable"] if probed["root_writable"] else []
+    held = f"uid {probed['uid']}, no capabilities, no_new_privs, seccomp mode {probed['seccomp']}, read-only root"
+    yield check("privileges", held, wrong)
 
-
-def _check_isolation(version: int, *, signals: bool) -> Check:
-    found = Check("isolation", "ok", f"blocks of one sandbox are isolated from each other: Landlock ABI {version}")
-    if version < 2:
-        advice = (
-            "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp profile that "
-            "allows it. Until then blocks that may call host tools run alone."
-        )
-        return replace(
-            found,
-            status="note",
-            detail="blocks of one sandbox are not isolated: Landlock is not available",
-            advice=advice,
-        )
-    if signals:
-        advice = "Isolation of signals needs Linux 6.12 or later."
-        return replace(found, status="note", detail=f"{found.detail}, except signals", advice=advice)
-    return found
+    set_ = {"memory": f"{limits.memory_bytes:,} bytes", "pids": f"{limits.pids:,} processes"}
+    wanted = {"memory": limits.memory_bytes, "pids": limits.pids}
+    if not in_docker and (probed["memory"], probed["pids"]) == (None, None):
+        yield Check("limits", "note", "for each process only, no limit for all processes together", _AS_ROOT)
+        return
+    wrong = [f"not {set_[name]} but {probed[name] or 'no limit'}" for name in wanted if probed[name] != wanted[name]]
+    yield check("limits", f"at most {set_['memory']} and {set_['pids']}", wrong)
 
 
 def check_leftovers() -> Check:
