@@ -12,28 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from codeact_sandbox.types.text import format_count
 
-PRICES_OF = "28 November 2026"
-# US dollars for a million tokens, read and written, in the vendors' public price lists; OpenAI's as of March to June 2026.
-_KNOWN = {
-    "claude-fable-5-1": (10, 50),
-    "claude-haiku-4-5": (1, 5),
-    "claude-opus-4-5": (5, 25),
-    "claude-opus-5": (5, 25),
-    "claude-opus-5-5": (4, 20),
-    "claude-sonnet-5": (2, 10),
-    "claude-sonnet-5-5": (2, 10),
-    "gpt-4.1": (2, 8),
-    "gpt-4.1-mini": (0.4, 1.6),
-    "gpt-4.1-nano": (0.1, 0.4),
-    "gpt-4o": (2.5, 10),
-    "gpt-4o-mini": (0.15, 0.6),
-    "gpt-5": (1.25, 10),
-    "gpt-5-mini": (0.25, 2),
-    "gpt-5-nano": (0.05, 0.4),
-    "gpt-5.1": (1.25, 10),
-    "gpt-5.4": (2.5, 15),
-}
-
 
 class Prices(BaseModel):
     """What a model costs, in any currency.
@@ -50,13 +28,18 @@ class Prices(BaseModel):
 
     @classmethod
     def known(cls, model: str) -> Self | None:
-        """Return the list prices of a model in US dollars, or None; discounts, as for cached tokens, are not in them.
+        """Return the list prices of a model in US dollars, or None if the library `genai-prices` does not know or is missing.
 
         Args:
             model: Its name, such as "gpt-5-mini", also with a date at its end: "gpt-5-mini-2025-08-07".
         """
-        name = next((name for name in _KNOWN if model == name or model.startswith((f"{name}-20", f"{name}@20"))), None)
-        return None if name is None else cls(prompt=_KNOWN[name][0], completion=_KNOWN[name][1])
+        try:
+            from genai_prices import Usage, calc_price  # noqa: PLC0415 - of an extra
+
+            price = calc_price(Usage(input_tokens=1_000, output_tokens=1_000), model_ref=model)
+        except (ImportError, LookupError):
+            return None
+        return cls(prompt=1_000 * float(price.input_price), completion=1_000 * float(price.output_price))
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return what tokens cost."""
@@ -71,7 +54,7 @@ def prices_of(models: Iterable[str | None]) -> Prices | None:
 
 NO_PRICES = (
     "max_cost needs prices: without them the cost of a call is not known. Give prices=Prices(prompt=2.5, completion=10) of a "
-    f"million tokens, or Prices.known(model) for a model in the list of {PRICES_OF}"
+    "million tokens, or install the extra prices, with which Prices.known(model) knows most models"
 )
 
 

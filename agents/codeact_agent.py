@@ -237,9 +237,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         )
         self._prompt_style: prompt.PromptStyle = prompt_style
         self._prices = prices
-        prices = prices or Prices.known(model_name(model_client))
-        if prices is None and max_cost is not None:
-            raise ValueError(NO_PRICES)  # pydantic's error would hide it among other text
+        if max_cost is not None and prices is None:
+            prices = Prices.known(model_name(model_client))
+            if prices is None:
+                raise ValueError(NO_PRICES)  # pydantic's error would hide it among other text
         self._budget = Budget(
             prices=prices,
             max_steps=max_steps,

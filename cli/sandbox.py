@@ -11,7 +11,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.budget import PRICES_OF, Budget, Prices
+from autogen_codeact.agents.budget import Budget, Prices
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.jobs import AgentChoice, CostChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -49,7 +49,7 @@ def read_budget(cost: CostChoice, spec: str | None) -> Budget:
     prices = _prices(cost.price) or Prices.known(spec or "")
     if cost.max_cost is not None and prices is None:
         raise CommandError(
-            f"--max-cost needs --price P:C: the price of this model is not in the list of {PRICES_OF}, so the cost is not known."
+            "--max-cost needs --price P:C, or the extra `prices` and a model that genai-prices knows: the cost is not known."
         )
     if cost.max_cost is not None and not 0 < cost.max_cost < math.inf:
         raise CommandError(f"--max-cost {cost.max_cost:g} is not an amount above 0.")

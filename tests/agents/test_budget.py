@@ -67,7 +67,7 @@ async def test_an_agent_ends_at_its_cost_and_says_so() -> None:
 def test_an_agent_needs_prices_for_a_cost() -> None:
     executor = BubblewrapCommandLineCodeExecutor(mode="session")
     for arguments, message in [
-        ({"max_cost": 1}, "^max_cost needs prices: .* of a million tokens, or Prices.known"),
+        ({"max_cost": 1}, "^max_cost needs prices: .* or install the extra prices, with which Prices.known"),
         ({"max_cost": 0, "prices": PRICES}, "max_cost must be above 0, not 0"),
         ({"max_cost": float("nan"), "prices": PRICES}, "max_cost must be above 0, not nan"),
     ]:

@@ -83,7 +83,7 @@ def test_a_limit_that_can_not_be_kept_is_told(tmp_path: Path) -> None:
             "--act",
             "--max-cost",
             "1",
-        ): "--max-cost needs --price P:C: the price of this model is not in the",
+        ): "--max-cost needs --price P:C, or the extra `prices` and a model",
         ("chat", "--max-cost", "nan", "--price", "1:1"): "--max-cost nan is not an amount above 0.",
     }.items():
         done = codeact(*options, "--model", model)
