@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self
 
 from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
@@ -21,19 +21,6 @@ KeepBytes = Callable[[bytes], "StoredFile"]
 """Stores bytes in the run's folder."""
 ReadBytes = Callable[["StoredFile"], bytes]
 """Returns bytes from the run's folder."""
-
-
-T = TypeVar("T")
-
-
-class Each(Generic[T]):
-    """Makes something of each of some values, each time that they are looked at."""
-
-    def __init__(self, values: Iterable[T], make: Callable[[T], object]) -> None:
-        self._values, self._make = values, make
-
-    def __iter__(self) -> Iterator[object]:
-        return map(self._make, self._values)
 
 
 class Record(BaseModel):
@@ -196,20 +183,16 @@ class ResultRecord(Record):
             return cls(
                 kind=kind, exit_code=result.exit_code, output=result.output, code_file=code_file, outcome=outcome
             )
-        record = cls.copy_of(
+        return cls.copy_of(
             result,
             kind="sandbox",
             value=value_to_json(result.value),
             artifacts=[ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
-            tool_calls=[],
+            tool_calls=[CallRecord.of(each, keep) for each in result.tool_calls],
             connections=list(result.connections),
             notes=list(result.notes),
             displays=[DisplayRecord.of(each, keep) for each in result.displays],
         )
-        # One after the other when they are written: the garbage collector looks at ten thousand while nothing else runs.
-        if result.tool_calls:
-            record.tool_calls = cast(list[CallRecord], Each(result.tool_calls, lambda call: CallRecord.of(call, keep)))
-        return record
 
     def result(self, read: ReadBytes) -> CodeResult:
         """Return the result."""

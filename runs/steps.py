@@ -25,7 +25,7 @@ from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, J
 from autogen_codeact.runs.folder import FileStore, result_record
 from autogen_codeact.runs.questions import CURRENT_STEP, Questions, Step, StepQuestions
 from autogen_codeact.runs.reader import first_problem
-from autogen_codeact.runs.results import CallRecord, Each, error_info
+from autogen_codeact.runs.results import CallRecord, error_info
 from autogen_codeact.runs.writer import LogWriter
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.types.result import ErrorInfo
@@ -320,7 +320,7 @@ class AgentSteps:
             if change is not None:
                 finished.journal, added = change
                 finished.journal.added = [
-                    {**dict(entry), "calls": Each(entry.calls, RecordedCall.of)} for entry in added
+                    {**dict(entry), "calls": [RecordedCall.of(call) for call in entry.calls]} for entry in added
                 ]
             return finished
 

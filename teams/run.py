@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import weakref
@@ -146,19 +145,15 @@ class Run:
             self.stop(error)
 
     def stop_with(self, token: CancellationToken) -> None:
-        """Stop the run when a token is cancelled, in any thread.
-
-        A token keeps its callbacks for as long as it lives, and holds its lock while it calls them. So this callback references
-        the run weakly, only schedules the rest, and ignores a closed event loop.
-        """
-        loop, run = asyncio.get_running_loop(), weakref.ref(self)
+        """Stop the run when a token is cancelled, in any thread."""
+        loop, run = asyncio.get_running_loop(), weakref.ref(self)  # a token keeps its callbacks for as long as it lives
 
         def stop() -> None:
             if (live := run()) is not None:
                 live.stop(asyncio.CancelledError("The cancellation token was cancelled."))
 
         def stop_on_loop() -> None:
-            with contextlib.suppress(RuntimeError):
+            if not loop.is_closed():
                 loop.call_soon_threadsafe(stop)
 
         token.add_callback(stop_on_loop)

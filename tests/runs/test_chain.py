@@ -64,7 +64,7 @@ async def test_run_of_another_user_may_not_use_folders_of_this_machine(tmp_path:
         load_agents(make_plan(folder), [])
     assert str(refused.value) == (
         f"{folder} was not made by you on this machine, and its configuration needs trust:\n"
-        "- config.code_executor.config.work_dir: names a folder of this machine; pass work_dir= when you load it\n"
+        "- config.code_executor.config.work_dir: is not a field that an untrusted configuration may set\n"
         "If you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=. "
         f"If it is a copy of a run of yours: `codeact runs adopt {folder}` makes it one of yours again."
     )
@@ -95,7 +95,7 @@ async def test_changed_configuration_runs_no_code_in_this_process(tmp_path: Path
         },
     }
     change(folder, lambda component: component["config"].update(tools=[tool]))
-    with pytest.raises(RunNotResumableError, match="carries source code, which loading runs in this process"):
+    with pytest.raises(RunNotResumableError, match="autogen_core.tools.FunctionTool is not a component that an untrusted"):
         load_agents(make_plan(folder), [])
     assert not (tmp_path / "proof").exists()
 
@@ -103,7 +103,7 @@ async def test_changed_configuration_runs_no_code_in_this_process(tmp_path: Path
 async def test_changed_class_is_not_imported(tmp_path: Path) -> None:
     folder = await failed_run(tmp_path / "run")
     change(folder, lambda component: component.update(provider="antigravity.Agent"))
-    with pytest.raises(RunNotResumableError, match="is not on the list of components"):
+    with pytest.raises(RunNotResumableError, match="is not a component that an untrusted configuration may contain"):
         load_agents(make_plan(folder), [])
 
 
