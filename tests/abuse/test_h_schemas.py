@@ -7,7 +7,6 @@ import pytest
 from hypothesis import strategies as st
 
 from autogen_codeact.executors.tools.host_tools import HostTools
-from tests.cases import case
 from tests.executors.schema_workbench import SchemaWorkbench
 from tests.texts import ANY
 
@@ -17,7 +16,6 @@ from .subject import Subject, each_engine
 
 # Each would leave a mark in the interpreter if any of its text ran as code, however it is quoted.
 RUNS = "__import__('builtins').__dict__.__setitem__('SCHEMA_RAN', 1)"
-OLD = "http://json-schema.org/draft-04/schema#"
 TEXTS = [
     RUNS,
     f"object, {RUNS}",
@@ -163,20 +161,32 @@ async def test_large_and_recursive_schemas_cost_little(subject: Subject) -> None
 
 
 # Case H8.
-async def test_an_invalid_schema_is_refused_by_name() -> None:
-    for schema, words in [
-        ({"properties": {"a": {"minLength": "3"}}}, "properties.a.minLength: '3' is not of type 'integer'"),
-        ({"properties": {"a": {"type": RUNS}}}, "properties.a.type: "),
-        ({"properties": {"a": "b" * 2_000_000}}, "it has 2,000,043 bytes, and 1,048,576 are allowed"),
-        ({"$schema": []}, "it is malformed: "),
-        ({"$schema": "http://["}, "it is malformed: "),
-        ({"$schema": OLD, "$id": 1}, "it is malformed: "),
-        ({"$schema": OLD, "$defs": RUNS}, "it is malformed: "),
-    ]:
-        with case(schema, words):
-            with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the SchemaWorkbench") as caught:
-                await HostTools([workbench([tool(schema)])]).start()
-            assert words in str(caught.value)
+@pytest.mark.parametrize("text", ["b" * 2_000_000, "[" * 1_000])
+async def test_a_schema_that_is_too_large_is_refused_by_name(text: str) -> None:
+    value: Any = text
+    if text.startswith("["):
+        for _ in text:
+            value = [value]
+    with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the SchemaWorkbench can't be used"):
+        await HostTools([workbench([tool({"properties": {"a": value}})])]).start()
+
+
+# Case H8.
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"minLength": "3"}}},
+        {"properties": {"a": {"type": RUNS}}},
+        {"$schema": []},
+        {"properties": {"a": {"$ref": "#/$defs/missing"}}},
+    ],
+)
+async def test_arguments_for_an_invalid_schema_are_left_to_the_tool(schema: Any, caplog: Any) -> None:
+    (made,) = await HostTools([workbench([tool(schema)])]).start()
+    assert (await made.run({"a": "x"})).value == '{"a": "x"}'
+    assert [message[:62] for message in caplog.messages] == [
+        "the JSON schema of `tool_0` of the SchemaWorkbench is not valid"[:62]
+    ]
 
 
 WORDS = st.sampled_from(

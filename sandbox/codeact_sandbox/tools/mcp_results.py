@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from codeact_sandbox.tools.answers import to_answer
-from codeact_sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema, simple_text
+from codeact_sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
 from codeact_sandbox.tools.payloads import offload
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.types.tool import ToolAnswer, ToolImage
@@ -33,12 +33,10 @@ def mcp_tool(
 ) -> SchemaHostTool:
     """Make a host tool of a server's tool."""
     parameters, output = schemas
-    checks = None
-    if output:
-        of_results = f"the results of `{name}` of {origin}"
-        text = simple_text(output)
-        output = output if text else plain_schema(output, of_results)  # the caller may change what it has given
-        checks = ArgumentSchema(output, of_results, text)
+    of_results = f"the results of `{name}` of {origin}"
+    # A copy, because the caller may change what it has given.
+    output = plain_schema(output, of_results) if output else None
+    checks = ArgumentSchema(output, of_results) if output else None
     result, wrapped = _result_schema(output)
 
     async def answer(arguments: Mapping[str, Any]) -> ToolAnswer:

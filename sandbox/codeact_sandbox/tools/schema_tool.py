@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 from codeact_sandbox.tools.function import contained
-from codeact_sandbox.tools.json_schema import ArgumentSchema, plain_schema, simple_text
+from codeact_sandbox.tools.json_schema import ArgumentSchema, plain_schema
 from codeact_sandbox.tools.names import identifier
+from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.tools.stub import Stub, parameters_of, write_stub
 from codeact_sandbox.tools.type_text import TypeTexts, definitions_of
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
-
-MAX_PROBLEMS = 5
 
 _PLAIN_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*[A-Za-z0-9]|[A-Za-z]")
 """Names of parameters that no other one can be in Python; only keywords get a `_` at the end."""
 
 
 class SchemaHostTool:
-    """A tool that is known by its JSON schema. Its stub is made when it is needed, unless the schema may be wrong."""
+    """A tool that is known by its JSON schema. Its stub is made when it is needed."""
 
     made_when_used = True
 
@@ -40,25 +38,22 @@ class SchemaHostTool:
         self.origin = f"`{name}` of {origin}"
         self.name = identifier(name)
         self._description = description
-        texts = [simple_text(each) if each is not None else "null" for each in (parameters, result)]
-        self._given: list[Any] = [
-            text or plain_schema(given or {}, self.origin)
-            for text, given in zip(texts, (parameters, result), strict=True)
-        ]
-        self._schema = ArgumentSchema(parameters if texts[0] else self._given[0], self.origin, texts[0])
-        if not all(texts) or not all(map(_PLAIN_NAME.fullmatch, parameters.get("properties", {}))):
-            self._stub  # noqa: B018 - raises what is wrong with it
+        self._parameters = plain_schema(parameters, self.origin)
+        self._result = plain_schema(result, self.origin) if result is not None else None
+        self._schema = ArgumentSchema(self._parameters, self.origin)
+        is_large = not is_small([self._parameters, self._result])
+        if is_large or not all(map(_PLAIN_NAME.fullmatch, self._parameters.get("properties", {}))):
+            self._stub  # noqa: B018 - it takes long, or raises what is wrong with it
 
     @cached_property
     def _stub(self) -> Stub:
-        parameters, result = (json.loads(each) if isinstance(each, str) else each for each in self._given)
-        texts = TypeTexts(definitions_of(parameters))
+        texts = TypeTexts(definitions_of(self._parameters))
         returned, classes = "str", []
-        if result is not None:
-            result_texts = TypeTexts(definitions_of(result))
-            returned = result_texts.of(result, f"{self.name}_result")
+        if self._result is not None:
+            result_texts = TypeTexts(definitions_of(self._result))
+            returned = result_texts.of(self._result, f"{self.name}_result")
             classes = result_texts.classes
-        listed = parameters_of(parameters, texts, self.name)
+        listed = parameters_of(self._parameters, texts, self.name)
         return write_stub(self.name, listed, returned, self._description, [*texts.classes, *classes])
 
     @property
@@ -79,6 +74,6 @@ class SchemaHostTool:
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Check the arguments and run the tool."""
         if problems := await self._schema.problems(arguments):
-            raise ToolArgumentError("; ".join(problems[:MAX_PROBLEMS]))
+            raise ToolArgumentError("; ".join(problems))
         answer: ToolAnswer = await contained(self._call(arguments))
         return answer
