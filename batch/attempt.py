@@ -261,7 +261,7 @@ class _Attempt:
         return AttemptError(
             type(error).__name__,
             # A model's server may repeat the key that it refuses.
-            Redaction(None, secrets).text(str(error)[:MAX_ERROR]),
+            str(Redaction(secrets).value(str(error)[:MAX_ERROR])),
             retryable=is_retryable(error),
             unusable_log=is_unusable_log(error),
             usage=end.usage,

@@ -19,7 +19,7 @@ from autogen_codeact.runs.events import ConversationReset, TurnFinished, TurnSta
 from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
-from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.resuming import OnRebuild, continued_stream, extend_log
 from autogen_codeact.runs.steps import AgentHistory, RunHistory
 from autogen_codeact.runs.writer import LogWriter
@@ -34,19 +34,15 @@ class RecordedConversation:
     Args:
         agent_or_team: Who answers.
         path: Folder of the run, which must not exist or be empty; None for no log.
-        redact: As for `recorded`.
     """
 
-    def __init__(
-        self, agent_or_team: ChatAgent | BaseTeam, path: Path | str | None, *, redact: RedactText | None = None
-    ) -> None:
+    def __init__(self, agent_or_team: ChatAgent | BaseTeam, path: Path | str | None) -> None:
         self.target = agent_or_team
         """Who answers."""
         self.path = Path(path) if path is not None else None
         """Folder of the run, or None."""
         self.is_open = False
         """Whether a turn was interrupted, that `go_on` ends."""
-        self._redact = redact
         self._log: LogWriter | None = None
         self._plan: Plan | None = None
         self._attached = ExitStack()
@@ -63,7 +59,6 @@ class RecordedConversation:
         *,
         rebuild: bool = True,
         on_rebuild: OnRebuild | None = None,
-        redact: RedactText | None = None,
         cancellation_token: CancellationToken | None = None,
     ) -> Self:
         """Go on with a conversation whose process has ended, in the same log.
@@ -73,17 +68,16 @@ class RecordedConversation:
             agent_or_team: Who answers, made as for the first time.
             rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told.
             on_rebuild: Called before a session is rebuilt.
-            redact: The function that the run was recorded with, if any.
             cancellation_token: Ends the rebuilding.
 
         Raises:
             RunNotResumableError: It can't be continued.
             LogLocked: It is still going on, or is being continued by another process.
         """
-        conversation = cls(agent_or_team, plan.run.folder.path, redact=redact)
+        conversation = cls(agent_or_team, plan.run.folder.path)
         token = cancellation_token or CancellationToken()
         conversation._log, conversation._history = await extend_log(
-            plan, agent_or_team, token, on_rebuild=on_rebuild, rebuild=rebuild, redact=redact
+            plan, agent_or_team, token, on_rebuild=on_rebuild, rebuild=rebuild
         )
         conversation._plan = plan
         conversation.has_begun, conversation.is_open = True, plan.turn is not None
@@ -141,9 +135,9 @@ class RecordedConversation:
             return
         if self.path is not None:
             dumped = dump(self.target)
-            self._log = await LogWriter.create(self.path, Redaction(self._redact, secrets_of(self.target, dumped)))
+            self._log = await LogWriter.create(self.path, Redaction(secrets_of(self.target, dumped)))
             self._began = time.monotonic()
-            self._log.put(run_started(self.target, task, dumped, redacted=self._redact is not None, conversation=True))
+            self._log.put(run_started(self.target, task, dumped, conversation=True))
             self._attach()
             await self._write_state(self._log)
         self.has_begun = True

@@ -29,18 +29,18 @@ class EventWriter:
 
     def line(self, fields: dict[str, Any]) -> bytes:
         """Return the line of an event. If it is large, large strings, values of calls and fields are put into files."""
-        texts = {name: self._clean(dumped(value)) for name, value in fields.items()}
+        texts = {name: self._clean(_dumped(value)) for name, value in fields.items()}
         if sum(map(len, texts.values())) > LARGE_LINE:
             texts = {
                 name: text if len(text) <= LARGE_TEXT else self._field(fields[name], _pointer("", name))
                 for name, text in texts.items()
             }
-            texts["stored"] = dumped(self._moved)
-        return b"{" + b",".join(dumped(name) + b":" + text for name, text in texts.items()) + b"}"
+            texts["stored"] = self._clean(_dumped(self._moved))
+        return b"{" + b",".join(_dumped(name) + b":" + text for name, text in texts.items()) + b"}"
 
     def _field(self, value: Any, at: str) -> bytes:
         """Return a field without its large values; null if it is still large, and is in a file itself."""
-        text = self._clean(dumped(self._without_large(value, at)))
+        text = self._clean(_dumped(self._without_large(value, at)))
         if len(text) <= LARGE_LINE:
             return text
         # What was moved out of it stays outside, with its own pointer.
@@ -67,7 +67,7 @@ class EventWriter:
         """Return a field of a call; large arguments and results are in files of their own, which a reader need not hold."""
         if name not in ("arguments", "result") or isinstance(value, str):
             return self._without_large(value, at)
-        text = self._clean(dumped(value))
+        text = self._clean(_dumped(value))
         if len(text) <= LARGE_TEXT:
             return value
         self._moved[at] = self._store.put(text, "json", clean=False)
@@ -79,8 +79,7 @@ def fields_of(model: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(model).items() if name != "mac"}
 
 
-def dumped(value: Any) -> bytes:
-    """Return a value as JSON."""
+def _dumped(value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="constants", fallback=_described)
     except PydanticSerializationError:  # lone surrogates

@@ -82,7 +82,6 @@ class RunStarted(Event):
         component_error: Why there is no configuration.
         secrets: JSON pointers of secrets that were removed from the configuration, such as the key of a model.
         agents: The agents, those of nested teams included.
-        redacted: Whether texts passed a function of the caller, which is given again at resume.
         conversation: Whether a user gives one message after the other; the task is the first of them.
     """
 
@@ -96,7 +95,6 @@ class RunStarted(Event):
     secrets: list[str] = Field(default_factory=list)
     agents: list[AgentInfo] = Field(default_factory=list)
     process: ProcessInfo
-    redacted: bool = False
     conversation: bool = False
 
 

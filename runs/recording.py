@@ -22,7 +22,7 @@ from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLog
 from autogen_codeact.runs.messages import KnownMessages, Message, dump_message
 from autogen_codeact.runs.questions import CallRecorder, Questions
 from autogen_codeact.runs.recording_parts import recording_parts
-from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import error_info
 from autogen_codeact.runs.steps import RunHistory
 from autogen_codeact.runs.writer import LogWriter
@@ -38,7 +38,6 @@ async def recorded(
     *,
     task: Task = None,
     path: Path | str,
-    redact: RedactText | None = None,
     cancellation_token: CancellationToken | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
     """Run an agent or a team, yield what its `run_stream` yields, and write the log of the run as it happens.
@@ -46,12 +45,10 @@ async def recorded(
     A disk that is full, read-only or does not answer never ends the run: the log ends, with a warning.
 
     Args:
-        agent_or_team: What runs. Its configuration and state are in the log; functions are not, only their names.
+        agent_or_team: What runs. Its configuration and state are in the log; functions are not, only their names. Keys of
+            the model clients and environment variables with names such as `API_KEY` are removed.
         task: What to do. Default: continue the conversation.
         path: The run's own folder, which must not exist or be empty.
-        redact: Called with each text that is written, in messages, code, outputs, tool calls, states and files; returns it
-            without secrets. What it removes is missing when the run is resumed. Keys of the model clients and environment
-            variables with names such as `API_KEY` are always removed.
         cancellation_token: Ends the run.
 
     Yields:
@@ -63,10 +60,10 @@ async def recorded(
         BaseException: What the agent or team raised.
     """
     dumped = dump(agent_or_team)
-    log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team, dumped)))
+    log = await LogWriter.create(path, Redaction(secrets_of(agent_or_team, dumped)))
     try:
         messages = task_messages(task)
-        log.put(run_started(agent_or_team, messages, dumped, redacted=redact is not None))
+        log.put(run_started(agent_or_team, messages, dumped))
         questions = Questions(log)
         with recording(agent_or_team, log, RunHistory(questions=questions)):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
@@ -97,7 +94,6 @@ def run_started(
     task: list[BaseChatMessage] | None,
     dumped: Dumped,
     *,
-    redacted: bool = False,
     conversation: bool = False,
 ) -> RunStarted:
     """Return the first event of a log; the secrets are removed from `dumped`."""
@@ -114,7 +110,6 @@ def run_started(
         secrets=secrets,
         agents=describe_agents(agent_or_team),
         process=process_info(),
-        redacted=redacted,
         conversation=conversation,
     )
 
@@ -179,10 +174,8 @@ async def logged(
                 result, more = item, {"stop_reason": item.stop_reason}
             else:
                 event = _as_event(item)
-                if known and isinstance(event, MessageLogged):
-                    as_written = log.redaction.event(event.model_dump(mode="json"))
-                    if known.take(as_written["message"]):
-                        continue
+                if known and isinstance(event, MessageLogged) and known.take(log.redaction.value(event.message)):
+                    continue
                 log.put(event)
                 await log.keep_up()
             yield item

@@ -41,7 +41,7 @@ from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.recording_parts import recording_parts
-from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.steps import AgentHistory, RunHistory
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE, LogWriter, lock
@@ -180,7 +180,6 @@ async def resumed(
     trust: bool = False,
     rebuild: bool = True,
     on_rebuild: OnRebuild | None = None,
-    redact: RedactText | None = None,
     decisions: Mapping[str, bool | str] | None = None,
     cancellation_token: CancellationToken | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
@@ -205,7 +204,6 @@ async def resumed(
             machine, and nobody has changed its log.
         rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
         on_rebuild: Called before a session is rebuilt, with the number of blocks.
-        redact: The function that the run was recorded with, if any.
         decisions: Answers to the questions of `Later()` by their names, such as `{"q1": True}`: True to approve, False to deny,
             or the reason for denying. Default: only answers that were given already.
         cancellation_token: Ends the run.
@@ -225,11 +223,6 @@ async def resumed(
     plan = path if isinstance(path, Plan) else await asyncio.to_thread(make_plan, path)
     if decisions:
         plan = await asyncio.to_thread(answered, plan, decisions)
-    if plan.started.redacted and redact is None:
-        raise RunNotResumableError(
-            f"{plan.run.folder.path} was recorded with redact=, and functions are not in the log: continue it in your program, "
-            "with the same function as redact=, so that nothing is written that the function removes."
-        )
     if plan.boundary.at == "message" and plan.turn is None:
         raise RunIsFinishedError(
             f"{plan.run.folder.path} is a conversation that waits for the next message: `codeact chat --resume` goes on with it."
@@ -244,7 +237,7 @@ async def resumed(
             wrap_models([target], wrap_model)
         if agent is None and approval_func is not None:
             set_approval(target, approval_func)
-        log, history = await extend_log(plan, target, token, on_rebuild=on_rebuild, rebuild=rebuild, redact=redact)
+        log, history = await extend_log(plan, target, token, on_rebuild=on_rebuild, rebuild=rebuild)
         try:
             history.questions = Questions(log, plan.questions)
             with recording(target, log, history):
@@ -266,13 +259,12 @@ async def extend_log(
     *,
     on_rebuild: OnRebuild | None,
     rebuild: bool,
-    redact: RedactText | None,
 ) -> tuple[LogWriter, RunHistory]:
     """Continue the log of a run with agents that have the state of its boundary, and sessions as at its end."""
     check_agents(plan, target)
     log = await LogWriter.extend(
         plan.run.folder.path,
-        Redaction(redact, secrets_of(target)),
+        Redaction(secrets_of(target)),
         last=plan.last,
         size=plan.size,
         found=plan.found,

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from pydantic_core import from_json
-
 from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.event_json import EventWriter, dumped, fields_of
+from autogen_codeact.runs.event_json import EventWriter, fields_of
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.redaction import Redaction
@@ -267,12 +265,7 @@ class LogWriter:
         self._seq += 1
         event.seq = self._seq
         self._count_up(event)
-        writer = EventWriter(self.files, self.redaction.line)
-        if not self.redaction.has_function:
-            line = writer.line(fields_of(event))
-        else:
-            line = self.redaction.line(dumped(fields_of(event)))
-            line = writer.line(self.redaction.event(from_json(line, allow_inf_nan=True)))
+        line = EventWriter(self.files, self.redaction.content).line(fields_of(event))
         return (self._chain.signed(line) if self._chain is not None else line) + b"\n"
 
     def _count_up(self, event: Event) -> None:

@@ -95,7 +95,9 @@ async def test_changed_configuration_runs_no_code_in_this_process(tmp_path: Path
         },
     }
     change(folder, lambda component: component["config"].update(tools=[tool]))
-    with pytest.raises(RunNotResumableError, match=r"autogen_core\.tools.FunctionTool is not a component that an untrusted"):
+    with pytest.raises(
+        RunNotResumableError, match=r"autogen_core\.tools.FunctionTool is not a component that an untrusted"
+    ):
         load_agents(make_plan(folder), [])
     assert not (tmp_path / "proof").exists()
 

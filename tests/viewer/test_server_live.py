@@ -37,7 +37,7 @@ class Live:
         self.log = None
 
     async def __aenter__(self):
-        self.log = await LogWriter.create(self.folder, Redaction(None, []))
+        self.log = await LogWriter.create(self.folder, Redaction())
         await self.write(started())
         return self
 

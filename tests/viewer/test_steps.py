@@ -188,7 +188,7 @@ async def test_calls_of_an_assistant_agents_model_belong_to_its_message(tmp_path
 
 
 async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tmp_path):
-    log = await LogWriter.create(tmp_path / "run", Redaction(None, []))
+    log = await LogWriter.create(tmp_path / "run", Redaction())
     block = [CodeText(code="work()", language="python")]
     for event in (started(), ModelCallStarted(agent="coder", number=1, request="0" * 64)):
         await log.write(event, sync=True)
