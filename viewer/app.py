@@ -72,7 +72,6 @@ class Viewer:
         """Let no page wait any longer."""
         for each in self._open.values():
             each.close()
-        await asyncio.to_thread(self.catalog.close)
 
     def routes(self) -> list[Route]:
         """Return the addresses below the token."""

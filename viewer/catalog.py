@@ -1,4 +1,4 @@
-"""The runs of a folder with their summaries, updated in a thread; a log is read again only if it has changed."""
+"""The runs of a folder with their summaries; a log is read again only if it has changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import load_run
@@ -18,26 +18,14 @@ from autogen_codeact.viewer.text import bounded, count, model_name, seconds
 MAX_RUNS = 100_000
 _TASK_CHARS = 400
 _SCAN_S = 1.0
-_WAIT_S = 0.3
+_READ_S = 0.3  # seconds in which logs are read for one answer
 Stamp = tuple[int, int, int]
 """Size, time of the last change in nanoseconds, and inode of a log."""
 
 
-class RunRow(TypedDict):
-    """A run in the list."""
-
-    id: str
-    name: str
-    task: str
-    agents: list[str]
-    models: list[str]
-    started: str
-    outcome: str  # as in RunHeader, or "unreadable"
-    blocks: int  # how many times code ran
-    tokens: int
-    duration_s: float
-    error: str | None
-    gaps: int
+RunRow = dict[str, Any]
+"""A run in the list: `id`, `name`, `task`, `agents`, `models`, `started`, `outcome` (as in a header, or "unreadable"), `blocks` (how
+many times code ran), `tokens`, `duration_s`, `error` and `gaps`."""
 
 
 class Catalog:
@@ -61,8 +49,6 @@ class Catalog:
         self._again: dict[str, float] = {}  # monotonic time before which a running run is not read again
         self._lock = threading.Lock()
         self._next_scan = 0.0
-        self._closed = False
-        self._reading: threading.Thread | None = None
 
     @property
     def single(self) -> str | None:
@@ -83,22 +69,15 @@ class Catalog:
         return path if found else None
 
     def rows(self) -> tuple[list[RunRow], int, bool]:
-        """Return the runs that have been read, the number of all, and whether others are being read. Call it in a thread."""
+        """Return the runs that have been read, the number of all, and whether others are still to be read. Call it in a thread."""
         with self._lock:
             if time.monotonic() >= self._next_scan:
                 self._scan()
-            reading = self._reading
-        if reading is not None:
-            reading.join(_WAIT_S)  # a few logs are read at once, and a list without them would look empty
-        with self._lock:
-            known = [row for name, (_, row) in self._rows.items() if name in self._names]
-            return known, len(self._names), reading is not None and reading.is_alive()
-
-    def close(self) -> None:
-        """End the thread that reads."""
-        self._closed = True
-        if self._reading is not None:
-            self._reading.join(0.5)  # a long log is left to the end of the process
+            unread = [name for name, stamp in self._names.items() if self._is_old(name, stamp)]
+            until = time.monotonic() + _READ_S
+            while unread and time.monotonic() < until:
+                self._read(unread.pop(0))
+            return [row for _, row in self._rows.values()], len(self._names), bool(unread)
 
     def _free_name(self, path: Path) -> str:
         name = path.resolve().name or "run"
@@ -108,14 +87,7 @@ class Catalog:
         began = time.monotonic()
         self._names = dict(sorted(self._found(), key=lambda item: -item[1][1])[:MAX_RUNS])
         self._next_scan = time.monotonic() + max(_SCAN_S, 10 * (time.monotonic() - began))
-        for name in self._rows.keys() - self._names.keys():
-            del self._rows[name]
-            self._again.pop(name, None)
-        if self._reading is None or not self._reading.is_alive():
-            changed = [name for name, stamp in self._names.items() if self._is_old(name, stamp)]
-            if changed:
-                self._reading = threading.Thread(target=self._read, args=(changed,), name="run list", daemon=True)
-                self._reading.start()
+        self._rows = {name: row for name, row in self._rows.items() if name in self._names}
 
     def _is_old(self, name: str, stamp: Stamp) -> bool:
         known = self._rows.get(name)
@@ -140,18 +112,11 @@ class Catalog:
                 continue
             yield name, (log.st_size, log.st_mtime_ns, log.st_ino)
 
-    def _read(self, names: list[str]) -> None:
-        for name in names:
-            if self._closed:
-                break
-            stamp, path = self._names.get(name), self.locate(name)
-            if stamp is None or path is None:
-                continue
-            began = time.monotonic()
-            row = summary_row(name, path)
-            with self._lock:
-                self._again[name] = time.monotonic() + 10 * (time.monotonic() - began)
-                self._rows[name] = (stamp, row)
+    def _read(self, name: str) -> None:
+        began, path = time.monotonic(), self.locate(name)
+        if path is not None:
+            self._rows[name] = self._names[name], summary_row(name, path)
+        self._again[name] = time.monotonic() + 10 * (time.monotonic() - began)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -168,9 +133,9 @@ def summary_row(name: str, path: Path) -> RunRow:
         run = load_run(path)
         summary = summarize(run)
     except RunError as error:
-        row: Any = dict.fromkeys(("blocks", "tokens", "duration_s", "gaps"), 0) | {"agents": [], "models": []}
+        row: RunRow = dict.fromkeys(("blocks", "tokens", "duration_s", "gaps"), 0) | {"agents": [], "models": []}
         row |= {"id": name, "name": bounded(name, 200), "task": "", "started": "", "outcome": "unreadable"}
-        return row | {"error": bounded(str(error), _TASK_CHARS)}  # type: ignore[no-any-return]
+        return row | {"error": bounded(str(error), _TASK_CHARS)}
     agents = run.started.agents[:100]
     return {
         "id": name,

@@ -86,7 +86,7 @@ async def test_list_is_searched_and_filtered(viewer):
 
 
 async def test_first_answer_has_the_runs_that_are_read_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalog, "_WAIT_S", WAIT_S)
+    monkeypatch.setattr(catalog, "_READ_S", WAIT_S)
     write_log(tmp_path / "run", lines(whole_run()))
     async with asking(tmp_path) as client:
         answer = (await client.get("/api/runs")).json()
