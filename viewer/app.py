@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,7 +26,6 @@ from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.viewer.batches import BatchTable
 from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
-from autogen_codeact.viewer.indexing import MAX_STEPS
 from autogen_codeact.viewer.open_run import OpenRun
 from autogen_codeact.viewer.security import CSP
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
@@ -159,7 +159,7 @@ class Viewer:
         """Answer with the numbers of the steps that have a text in them, as far as they are found in a limited time."""
         run, text = self._run(request), request.query_params.get("q", "")[:_MAX_QUERY].strip()
         found: list[int] = []
-        await run.read_to(MAX_STEPS)
+        await run.read_to(sys.maxsize)
         began, total = time.monotonic(), await run.call(len)
         at = 1
         while text and at <= total and time.monotonic() - began < _SEARCH_S and len(found) < _MAX_FOUND:

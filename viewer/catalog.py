@@ -24,8 +24,8 @@ Stamp = tuple[int, int, int]
 
 
 RunRow = dict[str, Any]
-"""A run in the list: `id`, `name`, `task`, `agents`, `models`, `started`, `outcome` (as in a header, or "unreadable"), `blocks` (how
-many times code ran), `tokens`, `duration_s`, `error` and `gaps`."""
+"""A run in the list: id, name, task, agents, models, started, outcome (as in a header, or "unreadable"),
+blocks (how many times code ran), tokens, duration_s, error and gaps."""
 
 
 class Catalog:
@@ -69,7 +69,7 @@ class Catalog:
         return path if found else None
 
     def rows(self) -> tuple[list[RunRow], int, bool]:
-        """Return the runs that have been read, the number of all, and whether others are still to be read. Call it in a thread."""
+        """Return the runs that have been read, the number of all, and whether some are not read yet. It reads files."""
         with self._lock:
             if time.monotonic() >= self._next_scan:
                 self._scan()

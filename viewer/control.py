@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_codeact.viewer.schema import QuestionDocument
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.text import bounded
 from codeact_sandbox.types.filenames import printable
 
@@ -45,7 +45,7 @@ class ApprovalQuestion:
             return None
         return _decided(json.dumps(self.arguments, ensure_ascii=False, indent=2, default=str))
 
-    def document(self, number: int) -> QuestionDocument:
+    def document(self, number: int) -> Document:
         """Return the question as the page gets it."""
         return {
             "id": number,
@@ -82,7 +82,7 @@ class RunControl:
         """Whether somebody has asked to stop the run."""
 
     @property
-    def questions(self) -> list[QuestionDocument]:
+    def questions(self) -> list[Document]:
         """The questions that wait for an answer."""
         with self._lock:
             return [question.document(number) for number, (question, _) in self._open.items()]

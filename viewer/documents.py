@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
@@ -30,7 +30,7 @@ from autogen_codeact.runs.summary import task_text
 from autogen_codeact.viewer.entries import StepEntry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.indexing import MALFORMED
-from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, Step
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.text import (
     bounded,
     count,
@@ -55,9 +55,11 @@ _ALWAYS = ("number", "kind", "agent", "time", "duration_s", "running", "usage", 
 Event = RunEvent | UnknownEvent | Gap
 
 
-def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bool, highlighted: bool = True) -> Step:
+def document(
+    run: Run, entry: StepEntry, events: Sequence[Event], *, running: bool, highlighted: bool = True
+) -> Document:
     """Return the document of a step."""
-    step: Step = {
+    step: Document = {
         "number": entry.number,
         "kind": entry.kind,
         "agent": visible(entry.agent[:200]) if entry.agent is not None else None,
@@ -71,14 +73,14 @@ def document(run: Run, entry: StepEntry, events: Sequence[Event], *, running: bo
     except MALFORMED as error:
         # Of a log that nobody of ours has written; the other steps can be shown.
         step = {**step, "kind": "gap", "text": f"This step can't be shown: {bounded(str(error), 300)}"}
-        return cast(Step, {name: step[name] for name in _ALWAYS})  # type: ignore[literal-required]
+        return {name: step[name] for name in _ALWAYS}
     if highlighted and step.get("code"):
         spans = pieces(step["code"], step["language"])
         step["spans"] = [[kind, text] for kind, text in spans] if any(kind for kind, _ in spans) else None
     return step
 
 
-def _fill(run: Run, entry: StepEntry, step: Step, events: Sequence[Event], *, running: bool) -> None:
+def _fill(run: Run, entry: StepEntry, step: Document, events: Sequence[Event], *, running: bool) -> None:
     if entry.kind in ("event", "gap", "resumed"):
         step["text"] = entry.title
     if entry.gap_lines > 1:
@@ -115,7 +117,7 @@ def whole_output(entry: StepEntry, events: Sequence[Event]) -> str:
     return str(entry.live or "")
 
 
-def _take(run: Run, entry: StepEntry, step: Step, event: RunEvent | UnknownEvent) -> None:
+def _take(run: Run, entry: StepEntry, step: Document, event: RunEvent | UnknownEvent) -> None:
     match event:
         case ModelCallFinished():
             _take_answer(step, event)
@@ -144,7 +146,7 @@ def _take(run: Run, entry: StepEntry, step: Step, event: RunEvent | UnknownEvent
             step["text"] = json_text(event.data)
 
 
-def _take_answer(step: Step, event: ModelCallFinished) -> None:
+def _take_answer(step: Document, event: ModelCallFinished) -> None:
     result = event.result or {}
     if event.error is not None:
         step["error"] = _error(event.error)
@@ -158,7 +160,7 @@ def _take_answer(step: Step, event: ModelCallFinished) -> None:
             _take_decision(step, text)
 
 
-def _take_decision(step: Step, text: str) -> None:
+def _take_decision(step: Document, text: str) -> None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -171,7 +173,7 @@ def _take_decision(step: Step, text: str) -> None:
 # Messages
 
 
-def _take_message(step: Step, message: Mapping[str, Any]) -> None:
+def _take_message(step: Document, message: Mapping[str, Any]) -> None:
     content, metadata = message.get("content"), message.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kind = message.get("type")
@@ -190,7 +192,7 @@ def _take_message(step: Step, message: Mapping[str, Any]) -> None:
         _take_words(step, message, metadata)
 
 
-def _take_words(step: Step, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+def _take_words(step: Document, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     text = _words(message.get("content"))
     blocks = [each for each in message.get("code_blocks") or () if isinstance(each, dict)]
     notes = [str(metadata[name]) for name in ("sent_back", "stopped", "misfit") if metadata.get(name)]
@@ -219,7 +221,7 @@ def _words(content: Any) -> str:
     return content if isinstance(content, str) else json_text(content)
 
 
-def _take_unrun(step: Step, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+def _take_unrun(step: Document, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     result = message.get("result")
     result = result if isinstance(result, dict) else {}
     step["outcome"] = bounded(str(metadata.get("outcome", "denied")), 40)
@@ -230,13 +232,13 @@ def _take_unrun(step: Step, message: Mapping[str, Any], metadata: Mapping[str, A
 # Code and results
 
 
-def _take_code(step: Step, blocks: Sequence[tuple[str, str]]) -> None:
+def _take_code(step: Document, blocks: Sequence[tuple[str, str]]) -> None:
     code = "\n\n".join(code for code, _ in blocks).rstrip("\n")
     step["language"] = bounded(blocks[0][1], 40) if blocks else ""
     step["code"], step["code_bytes"] = shortened(code, CODE_CHARS)
 
 
-def _take_result(run: Run, entry: StepEntry, step: Step, event: BlockFinished) -> None:
+def _take_result(run: Run, entry: StepEntry, step: Document, event: BlockFinished) -> None:
     result = event.result
     step["error"] = _error(event.error)
     if result is None:
@@ -300,14 +302,14 @@ def _left_out(result: ResultRecord) -> list[str]:
     return [f"{number:,} more {name} are not shown." for name, number in parts.items() if number > 0]
 
 
-def _complete_block(entry: StepEntry, step: Step, *, running: bool) -> None:
+def _complete_block(entry: StepEntry, step: Document, *, running: bool) -> None:
     if entry.live is not None:
         step["output"], step["output_bytes"] = output_text(str(entry.live), OUTPUT_CHARS)
     if entry.is_open:
         step["outcome"] = "running" if running else "interrupted"
 
 
-def _display(run: Run, display: DisplayRecord) -> DisplayDocument:
+def _display(run: Run, display: DisplayRecord) -> Document:
     data: dict[str, Any] = {}
     for kind, form in list(display.data.items())[:20]:
         text = form if isinstance(form, str) else json.dumps(form, default=str)
@@ -326,7 +328,7 @@ def _display(run: Run, display: DisplayRecord) -> DisplayDocument:
 # Calls
 
 
-def _call(record: CallRecord) -> CallDocument:
+def _call(record: CallRecord) -> Document:
     return {
         "name": bounded(record.name, 200),
         "arguments": {bounded(name, 200): json_text(value) for name, value in list(record.arguments.items())[:50]},
@@ -349,7 +351,7 @@ def _plain(result: Any) -> Any:
     return result
 
 
-def _take_call(step: Step, event: HostCallStarted | HostCallFinished) -> None:
+def _take_call(step: Document, event: HostCallStarted | HostCallFinished) -> None:
     calls = step.setdefault("calls", [])
     if isinstance(event, HostCallStarted):
         if len(calls) < MAX_PARTS:
@@ -364,7 +366,7 @@ def _take_call(step: Step, event: HostCallStarted | HostCallFinished) -> None:
         calls.append(call)
 
 
-def _call_of_model(result: Any) -> CallDocument:
+def _call_of_model(result: Any) -> Document:
     result = result if isinstance(result, dict) else {}
     failed = result.get("is_error") is True
     content = bounded(str(result.get("content")))

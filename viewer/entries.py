@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from autogen_codeact.viewer.schema import StepKind, Summary, Usage
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.text import title, visible
 
 _MARKS = re.compile(r"\*\*|`|^#{1,6} ", re.MULTILINE)
@@ -49,14 +49,14 @@ class StepEntry:
     """One step."""
 
     number: int
-    kind: StepKind  # it can change as long as the step goes on
+    kind: str  # it can change as long as the step goes on
     agent: str | None  # its agent's key in the log, or its sender's name
     time: str
     process: int = 0  # how often the run had been resumed before
     is_open: bool = False
     places: list[Place] = field(default_factory=list)
     took_s: float = 0.0
-    usage: Usage | None = None
+    usage: Document | None = None
     title: str = ""
     outcome: str | None = None
     state: Any = None
@@ -65,7 +65,7 @@ class StepEntry:
     known_files: dict[str, Any] = field(
         default_factory=dict
     )  # earlier copies of its changed files, as the log has them
-    answer: str | None = None  # the model's answer, to see whether a message repeats it
+    answer: str | None = None  # of a decision: the model's answer, to see whether a message repeats it
     revision: int = 0  # number of its last change among all changes of the run
 
     def set_title(self, text: object, *, markdown: bool = False) -> None:
@@ -74,7 +74,7 @@ class StepEntry:
             text = _FENCE.sub("", text).lstrip()
             self.title = title(_MARKS.sub("", text[:1000]) if markdown else text)
 
-    def summary(self, *, running: bool) -> Summary:
+    def summary(self, *, running: bool) -> Document:
         """Return its short form."""
         outcome = self.outcome
         if self.kind == "block" and self.is_open:

@@ -11,7 +11,7 @@ from autogen_codeact.runs.differences import differing_lines
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
-from autogen_codeact.viewer.schema import FileDocument, FileReference
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.text import bounded, download_name, visible
 
 MAX_FILES = 200
@@ -20,7 +20,7 @@ _MAX_LINES = 2_000
 _MAX_DIFF = 32 * 1024
 
 
-def changed_files(run: Run, result: ResultRecord, known: Mapping[str, Any]) -> list[FileDocument]:
+def changed_files(run: Run, result: ResultRecord, known: Mapping[str, Any]) -> list[Document]:
     """Return the files that a block added or changed, at most `MAX_FILES`."""
     before = result.files_before
     return [
@@ -29,13 +29,13 @@ def changed_files(run: Run, result: ResultRecord, known: Mapping[str, Any]) -> l
     ]
 
 
-def reference(file: StoredFile, media_type: str) -> FileReference:
+def reference(file: StoredFile, media_type: str) -> Document:
     """Return how a document refers to a file of the run's folder."""
     note = bounded(file.note) if file.note is not None else None
     return {"sha256": file.sha256, "size": file.size, "media_type": visible(media_type[:200]), "note": note}
 
 
-def _changed(run: Run, artifact: ArtifactRecord, earlier: Any, *, is_new: bool) -> FileDocument:
+def _changed(run: Run, artifact: ArtifactRecord, earlier: Any, *, is_new: bool) -> Document:
     old = _stored(earlier)
     return {
         "name": bounded(artifact.name, 1_000),

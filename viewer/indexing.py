@@ -10,18 +10,16 @@ from typing import Any
 from autogen_codeact.runs.reader import Gap, RawEvent
 from autogen_codeact.runs.summary import RunClock, task_text
 from autogen_codeact.viewer.entries import LiveText, Place, StepEntry
-from autogen_codeact.viewer.schema import StepKind, Timing
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.text import count, seconds, title
 
-MAX_STEPS = 200_000
-"""Steps of a run that are shown; a log with more was hardly written by an agent."""
 MALFORMED = (TypeError, ValueError, AttributeError, LookupError, RecursionError, ArithmeticError)
 """What is raised over events whose fields are not what they should be; it costs the event, never the run."""
-MAX_SIZE = 96 * 1024 * 1024
-"""Bytes of memory that the index of a run may take."""
-_ENTRY_BYTES, _PLACE_BYTES, _AGENT_BYTES, _FILE_BYTES, _PIECE_BYTES = 1_200, 180, 1_500, 800, 60
+MAX_READ = 128 * 1024 * 1024
+"""Bytes of a log that are read: what is kept of a line is no larger than the line."""
+_LINE_BYTES, _STEP_BYTES = 200, 1_200
+"""Bytes that a line and a step take beside their text."""
 _MAX_ANSWER = 8_000
-_MAX_CALLS = 32
 _VALUES = {"rebuild": "The session was rebuilt."}
 _FENCES = ("```", "~~~", "<")
 _ROOM_OF_FENCES = 30
@@ -33,7 +31,6 @@ class _Agent:
 
     key: str
     calls: dict[int, StepEntry] = field(default_factory=dict)  # calls of its model without an answer, by their numbers
-    answer: StepEntry | None = None  # its last call that was answered
     call: StepEntry | None = None  # a call of its model whose answer has not become a message yet
     generated: StepEntry | None = None  # a message of code alone, that becomes a block
     code: StepEntry | None = None  # its last message with code
@@ -51,13 +48,12 @@ class StepIndex:
         self.entries: list[StepEntry] = []
         self.revision = 0
         """Number of changes of steps."""
-        self.size = 0
-        """Bytes of memory that the index takes, about."""
+        self._read = 0
         self.is_full = False
         self.finished: dict[str, Any] | None = None
         self.resumed = self.gaps = self.blocks = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
         self.clock = RunClock()
-        self.timing: Timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
+        self.timing: Document = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
         self._agents: dict[str, _Agent] = {}
         self._by_source: dict[str, list[str]] = {}
         self._task_ids: set[str] = set()
@@ -75,7 +71,8 @@ class StepIndex:
         """Add the next line of the log."""
         if self.is_full:
             return
-        if len(self.entries) >= MAX_STEPS or self.size > MAX_SIZE:
+        self._read += _LINE_BYTES + (len(line.text) if isinstance(line, RawEvent) else 0)
+        if self._read > MAX_READ:
             self.is_full = True
             self._add_gap(f"the run has more than {len(self.entries):,} steps; the others are not shown", 0)
             return
@@ -92,25 +89,20 @@ class StepIndex:
 
     # Steps
 
-    def _new(self, kind: StepKind, agent: str | None, line: RawEvent | None, *, is_open: bool = False) -> StepEntry:
+    def _new(self, kind: str, agent: str | None, line: RawEvent | None, *, is_open: bool = False) -> StepEntry:
         time = line.data.get("time") if line is not None else None
         shown = time if isinstance(time, str) and len(time) <= 40 else (self.entries[-1].time if self.entries else "")
         entry = StepEntry(len(self.entries) + 1, kind, agent, shown, self.resumed, is_open)
         self.entries.append(entry)
-        self.size += _ENTRY_BYTES
+        self._read += _STEP_BYTES
         if line is not None:
             self._extend(entry, line)
         return entry
 
     def _extend(self, entry: StepEntry, line: RawEvent) -> StepEntry:
         entry.places.append(Place(line.line, line.end - len(line.text) - 1, len(line.text)))
-        self.size += _PLACE_BYTES
         self.touch(entry)
         return entry
-
-    def _keep_answer(self, entry: StepEntry, answer: str | None) -> None:
-        self.size += 4 * (len(answer or "") - len(entry.answer or ""))
-        entry.answer = answer
 
     def _add_gap(self, reason: str, lines: int) -> None:
         last = self.entries[-1] if self.entries else None
@@ -127,7 +119,6 @@ class StepIndex:
             raise TypeError("an agent's name is text")
         if key not in self._agents:
             self._agents[key] = _Agent(key)
-            self.size += _AGENT_BYTES + 4 * len(key)
             name = key.rpartition("/")[2].partition("#")[0]
             self._by_source.setdefault(name, []).append(key)
         return self._agents[key]
@@ -156,7 +147,6 @@ class StepIndex:
         if ids and ids <= self._task_ids and self.entries and self.entries[-1].kind == "task":
             return  # the first message of a conversation, which its first line has as well
         self._task_ids |= ids
-        self.size += sum(4 * len(each) + _PIECE_BYTES for each in ids)
         entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
         entry.set_title(task_text(task))
 
@@ -209,22 +199,13 @@ class StepIndex:
     def _on_model_call_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         agent.generated = agent.ran = None
-        self._forget(agent)
         agent.call = agent.calls[int(line.data["number"])] = self._new("model_call", agent.key, line, is_open=True)
         agent.call.title = "The model is asked"
-
-    def _forget(self, agent: _Agent) -> None:
-        if agent.answer is not None:
-            self._keep_answer(agent.answer, None)
-            agent.answer = None
-        if len(agent.calls) > _MAX_CALLS:  # of a log that starts calls only
-            agent.calls.clear()
 
     def _on_model_call_finished(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
         entry = agent.calls.pop(int(line.data["number"]), None)
         entry = self._extend(entry, line) if entry is not None else self._new("model_call", agent.key, line)
-        agent.answer = entry
         entry.is_open, entry.live = False, None
         entry.took_s = seconds(line.data.get("duration_s"))
         self.timing["model_s"] += entry.took_s
@@ -238,7 +219,7 @@ class StepIndex:
         agent.call = entry
         content = self._take_answer(entry, result)
         if reason := _reason_of_decision(content):
-            entry.kind = "decision"
+            entry.kind, entry.answer = "decision", content
             entry.set_title(reason)
 
     def _take_answer(self, entry: StepEntry, result: Any) -> str | None:
@@ -252,8 +233,7 @@ class StepIndex:
             self.completion_tokens += written
         content = result.get("content")
         entry.set_title(content, markdown=True)
-        self._keep_answer(entry, content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None)
-        return entry.answer
+        return content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None
 
     def _on_block_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
@@ -261,9 +241,6 @@ class StepIndex:
         entry = self._extend(entry, line) if entry is not None else self._new("block", agent.key, line)
         entry.kind, entry.is_open, entry.process = "block", True, self.resumed
         entry.set_title("\n".join(str(each["code"]) for each in line.data["blocks"] if each.get("code")))
-        for old in list(agent.blocks):
-            if len(agent.blocks) > 8:  # of a log that starts blocks only
-                del agent.blocks[old]
         agent.blocks[int(line.data["number"])] = entry
         self.blocks += 1
 
@@ -289,7 +266,6 @@ class StepIndex:
         artifacts = {str(each["name"]): each for each in result.get("artifacts") or ()}
         entry.known_files = {name: agent.files[name] for name in artifacts if name in agent.files}
         agent.files |= {name: each.get("file") for name, each in artifacts.items()}
-        self.size += _FILE_BYTES * (len(artifacts) + len(entry.known_files))
 
     def _on_host_call_started(self, line: RawEvent) -> None:
         agent = self._agent(line.data["agent"])
@@ -318,9 +294,7 @@ class StepIndex:
             entry = agent.call if agent.call is not None and agent.call.is_open else None
         if entry is not None:
             entry.live = entry.live or LiveText()
-            before = entry.live.chars
             entry.live.add(text)
-            self.size += 4 * max(0, entry.live.chars - before) + _PIECE_BYTES
             self.touch(entry)
 
     # Messages
@@ -355,15 +329,15 @@ class StepIndex:
             case _:
                 self._answered(agent, "message" if kind.endswith("Message") else "event", line, message)
 
-    def _answered(self, agent: _Agent, kind: StepKind, line: RawEvent, message: Mapping[str, Any]) -> StepEntry:
+    def _answered(self, agent: _Agent, kind: str, line: RawEvent, message: Mapping[str, Any]) -> StepEntry:
         """Make the call of a model the message that has come of it; or a new step of a message without one."""
         entry, content = agent.call, message.get("content")
-        repeats = entry is not None and (entry.answer is None or entry.kind != "decision" or entry.answer == content)
+        repeats = entry is not None and entry.answer in (None, content)
         if entry is not None and not entry.is_open and (repeats or kind == "decision"):
             agent.call = None
             self._extend(entry, line)
             entry.kind = kind
-            self._keep_answer(entry, None)
+            entry.answer = None
         else:
             entry = self._new(kind, agent.key, line)
         if kind != "decision" or not entry.title:

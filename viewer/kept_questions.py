@@ -12,7 +12,7 @@ from autogen_codeact.runs.plan import answered, make_plan
 from autogen_codeact.runs.questions import MAX_TEXT
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.viewer.control import ApprovalQuestion
-from autogen_codeact.viewer.schema import QuestionDocument
+from autogen_codeact.viewer.schema import Document
 
 _MAX_AT_ONCE = 10
 _FIRST = 1_000_000
@@ -25,11 +25,11 @@ class KeptQuestions:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read: tuple[int, int] | None = None
-        self._documents: list[QuestionDocument] = []
+        self._documents: list[Document] = []
         self._shown: dict[str, str] = {}
         """Digests of what was shown first, by the names of questions: an answer is about that, also if the log changes."""
 
-    def documents(self) -> list[QuestionDocument]:
+    def documents(self) -> list[Document]:
         """Return the first questions without an answer, as the page gets them."""
         try:
             answers = self._path / ANSWERS
@@ -58,7 +58,7 @@ class KeptQuestions:
         return True
 
 
-def _document(question: Question) -> QuestionDocument:
+def _document(question: Question) -> Document:
     asked = question.asked
     if asked.tool is None:
         return ApprovalQuestion("code", asked.text, agent=asked.agent).document(_FIRST + int(asked.question[1:]))

@@ -16,7 +16,7 @@ from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.viewer.schema import Step, Summary
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.static import NONCE, SCRIPT_TAG, STYLE_TAG, page_html, page_script, page_style
 from autogen_codeact.viewer.steps import RunSteps
 
@@ -93,12 +93,12 @@ class _Page:
         if part:
             yield count - len(part) + 1, part
 
-    def _step(self, step: Step) -> str:
+    def _step(self, step: Document) -> str:
         for reference in _references(step):
             self._write_file(reference)
         return to_json(step)
 
-    def _write_part(self, name: str, first: int, parts: list[str] | list[Summary]) -> None:
+    def _write_part(self, name: str, first: int, parts: list[str] | list[Document]) -> None:
         texts = [part if isinstance(part, str) else to_json(part) for part in parts]
         last = first + len(texts) - 1
         self._file.write(f'<script type="application/json" data-part="{name}" data-from="{first}" data-to="{last}">[')

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.kept_questions import KeptQuestions
-from autogen_codeact.viewer.schema import Changes, QuestionDocument, RunHeader
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.steps import RunSteps
 
 POLL_S = 0.15
@@ -57,13 +57,13 @@ class OpenRun:
                     raise
                 await asyncio.sleep(POLL_S)
 
-    async def header(self) -> RunHeader:
+    async def header(self) -> Document:
         """Return the header of the run, as far as its log has been read."""
         header = await self.call(RunSteps.header)
         header["controls"] = self.control is not None if header["live"] else bool(await self._questions(header))
         return header
 
-    async def _questions(self, header: RunHeader) -> list[QuestionDocument]:
+    async def _questions(self, header: Document) -> list[Document]:
         if header["live"]:
             return self.control.questions if self.control is not None else []
         return await asyncio.to_thread(self.kept.documents) if header["outcome"] == "waiting" else []
@@ -75,7 +75,7 @@ class OpenRun:
         while not known and asyncio.get_running_loop().time() < until and not self._closing:
             known = await self.call(lambda steps: _read_on(steps) or len(steps) >= number)
 
-    async def changes(self, since: int, known: Set[int]) -> Changes:
+    async def changes(self, since: int, known: Set[int]) -> Document:
         """Return what is new, as soon as something is, or after a while."""
         until = asyncio.get_running_loop().time() + _ANSWER_S
         self.waiting += 1

@@ -18,7 +18,7 @@ from autogen_codeact.runs.summary import task_text
 from autogen_codeact.viewer.documents import Event, document, whole_output
 from autogen_codeact.viewer.entries import Place, StepEntry
 from autogen_codeact.viewer.indexing import StepIndex
-from autogen_codeact.viewer.schema import RunHeader, RunOutcome, Step, Summary
+from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.text import bounded, model_name, shortened
 
 _TASK_CHARS = 20_000
@@ -100,7 +100,7 @@ class RunSteps:
         """Return the revisions and numbers of the steps that have changed, the oldest change first."""
         return sorted((each.revision, each.number) for each in self._steps.entries if each.revision > revision)
 
-    def header(self) -> RunHeader:
+    def header(self) -> Document:
         """Return what is known of the run by now."""
         started, steps = self.run.started, self._steps
         finished = steps.finished or {}
@@ -140,11 +140,11 @@ class RunSteps:
             "controls": False,
         }
 
-    def summaries(self, first: int, last: int) -> list[Summary]:
+    def summaries(self, first: int, last: int) -> list[Document]:
         """Return the short forms of the steps `first` to `last`, whose numbers begin with 1."""
         return [each.summary(running=self._is_running(each)) for each in self._range(first, last)]
 
-    def steps(self, first: int, last: int, *, highlighted: bool = True) -> list[Step]:
+    def steps(self, first: int, last: int, *, highlighted: bool = True) -> list[Document]:
         """Return the documents of the steps `first` to `last`."""
         return [
             document(self.run, each, self._events(each), running=self._is_running(each), highlighted=highlighted)
@@ -175,7 +175,7 @@ class RunSteps:
     def _is_running(self, entry: StepEntry) -> bool:
         return self.live and self._steps.is_running(entry)
 
-    def _outcome(self) -> RunOutcome:
+    def _outcome(self) -> str:
         outcome = (self._steps.finished or {}).get("outcome")
         if outcome in ("completed", "failed", "cancelled", "waiting"):
             return outcome  # type: ignore[no-any-return]
