@@ -49,7 +49,7 @@ class AttemptError(Exception):
     unusable_log: bool = False
     usage: dict[str, Any] = field(default_factory=dict)
     run: str | None = None
-    engine: str | None = None
+    node: str | None = None
     retry_after: float | None = None
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Limits that all tasks of a batch share: calls and tasks a minute, tokens and cost."""
+"""Limits that all tasks of a batch share: model calls a minute, tokens and cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autogen_codeact.batch.settings import BatchSettings
 
 
 class RateLimit:
-    """Lets at most a given number of calls or tasks begin in a minute, evenly spaced, in the order of the requests."""
+    """Lets at most a given number of calls begin in a minute, evenly spaced, in the order of the requests."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._interval = 60.0 / per_minute if per_minute is not None else 0.0

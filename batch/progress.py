@@ -47,7 +47,6 @@ class AttemptFailed:
     error_class: str
     error: str
     retry_in: float | None
-    engine: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from autogen_codeact.agents.text import shorten
 
 MAX_ANSWER = 1024 * 1024  # bytes of an answer that are kept; the whole one is in the run log
 MAX_ERROR = 4000  # characters of an error that are kept
-MAX_FAILURES = 100  # attempts that are kept, the last ones
 MAX_NAME = 200
 MARK_BYTES = 200
 Outcome = Literal["completed", "stopped", "waiting", "failed", "invalid"]
@@ -29,22 +28,8 @@ class CheckResult(BaseModel):
     detail: str | None = None
 
 
-class AttemptRecord(BaseModel):
-    """An earlier attempt at a task, which failed."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    started: AwareDatetime
-    seconds: float
-    error_class: str
-    error: str
-    engine: str | None = None
-
-
 class Row(BaseModel):
     """How one task has ended; docs/batch.md describes the fields."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: str
     repeat: int = 1
@@ -61,12 +46,11 @@ class Row(BaseModel):
     error_class: str | None = None
     error: str | None = None
     attempts: int = 1
-    failures: list[AttemptRecord] = Field(default_factory=list)
     resumed: int = 0
     run: str | None = None
     log: str | None = None
     log_problem: str | None = None
-    engine: str | None = None
+    node: str | None = None
     started: AwareDatetime | None = None
     task: str = ""
     expected: str | None = None
@@ -76,11 +60,8 @@ class Row(BaseModel):
 def shorten_texts(row: Row) -> None:
     """Shorten what an agent, a model or a server has made too long, so that a row can be read again."""
     row.answer = shorten_answer(row.answer)
-    row.failures = row.failures[-MAX_FAILURES:]
-    records: list[Row | AttemptRecord] = [row, *row.failures]
-    for each in records:
-        each.error = shorten(each.error, MAX_ERROR) if each.error is not None else None
-        each.error_class = shorten(each.error_class, MAX_NAME) if each.error_class is not None else None
+    row.error = shorten(row.error, MAX_ERROR) if row.error is not None else None
+    row.error_class = shorten(row.error_class, MAX_NAME) if row.error_class is not None else None
 
 
 def expected_text(value: Any) -> str | None:

@@ -9,7 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -17,10 +17,10 @@ from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.attempt import AttemptWork, Backend, backoff, is_retryable
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
-from autogen_codeact.batch.limits import LocalGate, RateLimit
+from autogen_codeact.batch.limits import LocalGate
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.reading import Tasks, read_tasks
-from autogen_codeact.batch.rows import MAX_ERROR, AttemptRecord, Row, expected_text, shorten_texts
+from autogen_codeact.batch.rows import MAX_ERROR, Row, expected_text, shorten_texts
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task
 from codeact_sandbox.host.waiting import in_thread
@@ -52,7 +52,6 @@ class Job(AttemptWork):
 
     attempts: int = 0
     tried: int = 0
-    failures: list[AttemptRecord] = field(default_factory=list)
     resumed: int = 0
 
 
@@ -70,7 +69,6 @@ class Scheduler:
         self._backend = backend
         self._on_event = on_event
         self._changed = asyncio.Event()
-        self._rate_limit = RateLimit(settings.tasks_per_minute)
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -190,7 +188,6 @@ class Scheduler:
             job = await self._next()
             if job is None:
                 break
-            await self._rate_limit.enter()
             if self._stopping:
                 slots.release()
                 continue
@@ -235,10 +232,6 @@ class Scheduler:
         job = Job(task, folder.run_folder(task, repeat), folder.work_folder(task, repeat), repeat, count_log=True)
         if (before := folder.failed_row(task, repeat)) is not None:
             job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
-            job.failures = before.failures
-            with suppress(ValueError):  # it was changed by hand
-                fields = {name: getattr(before, name) for name in AttemptRecord.model_fields}
-                job.failures = [*job.failures, AttemptRecord(**fields)]
         return job
 
     async def _wait(self) -> None:
@@ -266,14 +259,7 @@ class Scheduler:
             if not isinstance(failed, AttemptError):
                 logger.exception("the backend failed")
                 failed = AttemptError(type(error).__name__, str(error)[:MAX_ERROR], retryable=is_retryable(error))
-            record = AttemptRecord(
-                started=started,
-                seconds=time.monotonic() - began,
-                error_class=failed.error_class,
-                error=failed.error,
-                engine=failed.engine,
-            )
-            await self._failed(job, failed, record)
+            await self._failed(job, failed, started, time.monotonic() - began)
         else:
             job.resumed += row.resumed
             if row.log_problem is not None:
@@ -298,24 +284,20 @@ class Scheduler:
             "TaskTimeoutError", f"the attempt did not end {LATE_S:g} s after task_timeout, {timeout:g} s"
         )
 
-    async def _failed(self, job: Job, error: AttemptError, record: AttemptRecord) -> None:
+    async def _failed(self, job: Job, error: AttemptError, started: datetime, seconds: float) -> None:
         if self.gate.spent is not None:
             return  # what fails then, fails because of that
         again = (error.retryable or error.unusable_log) and job.tried < self._settings.attempts
         delay = None
         if again:
             delay = 0.0 if error.unusable_log else backoff(self._settings.backoff_s, job.tried, error.retry_after)
-        self._on_event(
-            AttemptFailed(job.task.id, job.repeat, job.attempts, error.error_class, error.error, delay, error.engine)
-        )
+        self._on_event(AttemptFailed(job.task.id, job.repeat, job.attempts, error.error_class, error.error, delay))
         if delay is None:
             row = Row(id=job.task.id, repeat=job.repeat, outcome="failed", **error.usage)
-            for name, value in record:
-                setattr(row, name, value)
-            row.run = error.run
+            row.error_class, row.error, row.node, row.run = error.error_class, error.error, error.node, error.run
+            row.started, row.seconds = started, seconds
             await self._add(job, self._completed(job, row))
             return
-        job.failures.append(record)
         if error.unusable_log:
             assert self._folder is not None
             job.log = self._folder.run_folder(job.task, job.repeat, new=True)
@@ -327,7 +309,7 @@ class Scheduler:
         assert self._folder is not None
         row.metadata, row.task = dict(job.task.metadata), shorten(job.task.task, MAX_ERROR)
         row.expected = expected_text(job.task.expected)
-        row.attempts, row.failures, row.resumed = job.attempts, job.failures, job.resumed
+        row.attempts, row.resumed = job.attempts, job.resumed
         row.log = str(job.log.relative_to(self._folder.path.absolute()))
         prices = self._settings.prices
         row.cost = prices.cost(row.prompt_tokens, row.completion_tokens) if prices is not None else None

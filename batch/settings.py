@@ -20,7 +20,6 @@ class BatchSettings(BaseModel):
         max_sandboxes: Sandboxes that exist at the same time, those that wait for their use included. Default: as many as are
             needed for `concurrency`, and some that are ready.
         model_calls_per_minute: Model calls that begin in a minute, all tasks together. Default: no limit.
-        tasks_per_minute: Attempts that begin in a minute. Default: no limit.
         max_tokens: Tokens that the batch may use, rows of earlier commands included. Default: no limit.
         max_cost: The same in the currency of `prices`. Default: no limit.
         max_seconds: Seconds after which the batch ends, counted from the start of the command. Default: no limit.
@@ -36,7 +35,6 @@ class BatchSettings(BaseModel):
     repeat: int = Field(default=1, ge=1)
     max_sandboxes: int | None = Field(default=None, ge=1)
     model_calls_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    tasks_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_tokens: int | None = Field(default=None, ge=1)
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)

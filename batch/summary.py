@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -18,7 +18,6 @@ SUMMARY = "summary.json"
 MAX_UNSUCCESSFUL = 20
 MAX_REASON = 300
 MAX_ERRORS = 50
-_SUMS = ("steps", "model_calls", "prompt_tokens", "completion_tokens", "seconds", "attempts", "resumed")
 
 
 class Unsuccessful(BaseModel):
@@ -35,16 +34,12 @@ class Summary(BaseModel):
     """The results of a batch in numbers.
 
     Args:
-        wall_seconds: From the start of the first row's attempt to the end of the last one's; pauses between commands count.
-        resumed: How often one was continued from its run log.
-        failures: The same of attempts that failed before another one.
         unsuccessful: The first 20 rows that did not pass or have no answer.
         damaged: Lines of `results.jsonl` that could not be read.
     """
 
     tasks: int = 0
     rows: int = 0
-    repeats: int = 0
     completed: int = 0
     stopped: int = 0
     waiting: int = 0
@@ -53,17 +48,10 @@ class Summary(BaseModel):
     checked: int = 0
     passed: int = 0
     pass_rate: float | None = None
-    steps: int = 0
-    model_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float | None = None
-    seconds: float = 0.0
-    wall_seconds: float | None = None
-    attempts: int = 0
-    resumed: int = 0
     errors: dict[str, int] = Field(default_factory=dict)
-    failures: dict[str, int] = Field(default_factory=dict)
     unsuccessful: list[Unsuccessful] = Field(default_factory=list)
     damaged: int = 0
 
@@ -77,22 +65,21 @@ def summarize(folder: Path | str) -> Summary:
     Raises:
         BatchFolderError: There are no results.
     """
-    results, summary = Results(folder), Summary()
-    errors, failures = Counter[str](), Counter[str]()
-    begin = end = None
+    results = Results(folder)
+    counts: dict[str, Any] = {name: number for name, number in results.counts.items() if name in Summary.model_fields}
+    summary = Summary(tasks=len({id_ for id_, _ in results.by_key}), damaged=results.damaged, **counts)
+    errors = Counter[str]()
     for row in results:
-        _add(summary, row)
+        if row.cost is not None:
+            summary.cost = (summary.cost or 0.0) + row.cost
         if row.error_class is not None:
             errors[row.error_class] += 1
-        failures.update(failure.error_class for failure in row.failures)
-        if row.started is not None:
-            ended = row.started + timedelta(seconds=min(row.seconds, 1e9))
-            begin, end = min(begin or row.started, row.started), max(end or ended, ended)
-    summary.tasks, summary.damaged = len({id_ for id_, _ in results.by_key}), results.damaged
+        if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
+            found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
+            summary.unsuccessful.append(found)
     if summary.checked:
         summary.pass_rate = summary.passed / summary.checked
-    summary.wall_seconds = (end - begin).total_seconds() if begin is not None and end is not None else None
-    summary.errors, summary.failures = dict(errors.most_common(MAX_ERRORS)), dict(failures.most_common(MAX_ERRORS))
+    summary.errors = dict(errors.most_common(MAX_ERRORS))
     return summary
 
 
@@ -106,21 +93,6 @@ def write_summary(folder: Path | str) -> Summary:
     except OSError as error:
         raise BatchFolderError(f"{path} can't be written: {error.strerror or error}.") from error
     return summary
-
-
-def _add(summary: Summary, row: Row) -> None:
-    """Add what of a row is summed up."""
-    summary.rows += 1
-    summary.repeats = max(summary.repeats, row.repeat)
-    for name in (*_SUMS, row.outcome):
-        setattr(summary, name, getattr(summary, name) + (getattr(row, name) if name in _SUMS else 1))
-    if row.cost is not None:
-        summary.cost = (summary.cost or 0.0) + row.cost
-    summary.checked += row.passed is not None
-    summary.passed += bool(row.passed)
-    if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
-        found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
-        summary.unsuccessful.append(found)
 
 
 def _reason(row: Row) -> str:

@@ -168,11 +168,6 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:
-    yield f"work: {format_count(summary.steps, 'step')}, {format_count(summary.model_calls, 'model call')}"
-    if summary.wall_seconds is not None:
-        yield f"wall time: {format_seconds(round(summary.wall_seconds))}"
-    if summary.failures:
-        yield "attempts that were repeated: " + ", ".join(f"{name} {n:,}" for name, n in summary.failures.items())
     for row in summary.unsuccessful:
         where = f" ({row.log})" if row.log else ""
         yield f"{row.outcome}: {_name(row)}: {row.reason or 'not passed'}{where}"

@@ -105,9 +105,8 @@ def _document(row: Row, verdict: str) -> dict[str, Any]:
         "checks": [bounded(each.detail, 1_000) for each in row.checks if each.detail and each.passed is not True][:20],
         "error": bounded(error) if error is not None else None,
         "attempts": count(row.attempts),
-        "failures": [bounded(f"{each.error_class}: {each.error}", 1_000) for each in row.failures[-20:]],
         "blocks": count(row.steps),
         "tokens": count(row.prompt_tokens) + count(row.completion_tokens),
         "duration_s": seconds(row.seconds),
-        "engine": bounded(row.engine, 200) if row.engine is not None else None,
+        "node": bounded(row.node, 200) if row.node is not None else None,
     }

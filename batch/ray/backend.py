@@ -175,7 +175,7 @@ class Ray:
         except Exception as error:
             cause = getattr(error, "cause", None)  # of an error that Ray has brought from the worker
             if isinstance(cause, AttemptError):
-                cause.engine = node
+                cause.node = node
                 raise cause from None
             if not _is_loss(error):
                 raise
@@ -198,7 +198,7 @@ class Ray:
                 match sent.kind:
                     case "result":
                         row: Row = sent.content
-                        row.engine = node
+                        row.node = node
                         return row
                     case "enter":
                         await self._gate.enter()
@@ -275,4 +275,4 @@ def _lost(log: Path, node: str, error: Exception) -> AttemptError:
     """Return what the scheduler has to know about an attempt whose actor is gone."""
     text = f"the Ray actor on node {node} was lost or does not answer ({type(error).__name__})"
     end = read_log(log)
-    return AttemptError("LostWorker", text, retryable=True, engine=node, usage=end.usage, run=end.run)
+    return AttemptError("LostWorker", text, retryable=True, node=node, usage=end.usage, run=end.run)

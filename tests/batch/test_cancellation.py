@@ -159,6 +159,6 @@ async def test_limits_delay_tasks_and_change_nothing_else(
     server: OpenAIServer, make: MakeAgent, tmp_path: Path
 ) -> None:
     tasks = [double(number) for number in range(3)]
-    rows = await rows_of(make, tasks, tmp_path, tasks_per_minute=600, model_calls_per_minute=600, concurrency=3)
+    rows = await rows_of(make, tasks, tmp_path, model_calls_per_minute=600, concurrency=3)
     assert [row.answer for row in rows] == ["0", "2", "4"]
     assert asked(server) == once(0, 1, 2)

@@ -50,7 +50,7 @@ async def test_batch_killed_at_every_kind_of_line_ends_as_if_it_was_not(
     # The row of task 3 was on the disk, and not yet printed.
     assert shown + output.splitlines() == [f"double/{n} completed {n * 2}" for n in range(TASKS) if n != 3]
     rows = lines(tmp_path / "out")
-    columns = ("id", "outcome", "answer", "steps", "model_calls", "prompt_tokens", "completion_tokens", "failures")
+    columns = ("id", "outcome", "answer", "steps", "model_calls", "prompt_tokens", "completion_tokens")
     assert [tuple(row[name] for name in columns) for row in rows] == [
         (f"double/{number}", "completed", str(number * 2), 2, 2, 14, 6, []) for number in range(TASKS)
     ]

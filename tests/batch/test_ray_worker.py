@@ -79,6 +79,6 @@ async def test_data_that_the_node_does_not_have_is_named(context: Any, tmp_path:
 
 
 async def test_errors_of_attempts_can_be_sent() -> None:
-    error = AttemptError("SandboxDied", "gone", retryable=True, usage={"steps": 1}, engine="node", retry_after=2.0)
+    error = AttemptError("SandboxDied", "gone", retryable=True, usage={"steps": 1}, node="node", retry_after=2.0)
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), vars(copy)) == ("SandboxDied: gone", vars(error))

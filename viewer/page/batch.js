@@ -1,4 +1,4 @@
-// The page of a batch: its tasks with verdict, expected and given answer, errors and attempts.
+// The page of a batch: its tasks with verdict, expected and given answer, and errors.
 
 const VERDICTS = ["passed", "not passed", "completed", "stopped", "waiting", "failed", "invalid"];
 
@@ -33,12 +33,11 @@ class BatchPage extends ListPage {
   row(row, number) {
     const title = visible(row.task.split("\n").find((line) => line.trim()) || row.id);
     const facts = [row.id, row.repeat > 1 ? `repetition ${row.repeat}` : "", count(row.blocks, "block"), `${short(row.tokens)} tokens`,
-      seconds(row.duration_s), row.attempts > 1 ? count(row.attempts, "attempt") : "", row.engine];
+      seconds(row.duration_s), row.attempts > 1 ? count(row.attempts, "attempt") : "", row.node];
     return h("li.task-row", { "aria-posinset": number, "aria-setsize": this.list.count },
       h("h2", null, row.run ? h("a", { href: data.runUrl(row.run) }, title) : h("span", { tabindex: "0" }, title), chip(row.verdict)),
       h("ul.facts", null, facts.filter(Boolean).map((fact) => h("li", null, visible(fact)))),
-      field("expected", row.expected), field("answer", row.answer, row.answer_bytes), row.checks.map((why) => field("check", why)), field("error", row.error),
-      row.failures.length ? labelled("attempts", h("ol", null, row.failures.map((error) => h("li.problem", null, visible(clip(error, 300)))))) : null);
+      field("expected", row.expected), field("answer", row.answer, row.answer_bytes), row.checks.map((why) => field("check", why)), field("error", row.error));
   }
 }
 
