@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,7 +13,6 @@ from typing import Any, NoReturn
 
 import docker.errors
 import pytest
-import trustme
 
 from autogen_codeact.executors import SandboxError
 from codeact_sandbox.backends.docker.engine import connect
@@ -38,16 +36,6 @@ def unavailable(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-def write_certificates(folder: Path, authority: trustme.CA, leaf: trustme.LeafCert) -> Path:
-    """Write what DOCKER_CERT_PATH must hold."""
-    folder.mkdir()
-    authority.cert_pem.write_to_path(folder / "ca.pem")
-    leaf.private_key_pem.write_to_path(folder / "key.pem")
-    with (folder / "cert.pem").open("wb") as file:
-        file.writelines(blob.bytes() for blob in leaf.cert_chain_pems)
-    return folder
-
-
 class SecondEngine:
     """An engine that can be started and ended; the path of its folder must be short, for the socket's sake."""
 
@@ -56,7 +44,7 @@ class SecondEngine:
         self.address = f"unix://{folder}/s"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, live_restore: bool = False, tls: tuple[socket.socket, Path] | None = None) -> None:
+    def start(self, *, live_restore: bool = False) -> None:
         """Start it and wait until it answers."""
         name = self.folder.name.encode().hex()  # a namespace may not end with an underscore
         own = {
@@ -72,21 +60,8 @@ class SecondEngine:
         }
         # In this machine's network it would take the bridge of the other one away.
         command = ["unshare", "--net", "dockerd", *(f"--{name}={value}" for name, value in own.items())]
-        files = () if tls is None else (tls[0].fileno(),)
-        if tls is not None:
-            certificates = {"tlscacert": "ca.pem", "tlscert": "cert.pem", "tlskey": "key.pem"}
-            command += [
-                "--host=fd://",
-                "--tlsverify",
-                *(f"--{key}={tls[1]}/{name}" for key, name in certificates.items()),
-            ]
-            # As systemd hands a socket over: descriptor 3, and the number of the process that it is for.
-            # No other descriptor of it: containers would keep it when the engine is killed.
-            close = f" {files[0]}<&-" if files[0] != 3 else ""
-            handed = f'exec 3<&{files[0]}{close}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"'
-            command = ["bash", "-c", handed, "bash", *command]
         with Path(self.folder, "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=files)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until = time.monotonic() + START_TIMEOUT_S
         while True:
             try:

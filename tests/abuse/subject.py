@@ -285,14 +285,3 @@ def _pid_one_below(parent: int) -> int | None:
             if len(numbers) > 1 and numbers[-1] == "1":
                 return pid
     return None
-
-
-HOMES = "import glob, os; print(len(glob.glob(os.path.dirname(os.environ['HOME']) + '/home-*')))"
-
-
-async def until_other_homes_are_removed(subject: Subject) -> None:
-    """Wait until there are three homes: the block's own, the next one's, and that of the zygote."""
-    until = time.monotonic() + 30
-    while (left := int(await subject.out(HOMES))) > 3:
-        assert time.monotonic() < until, f"{left} homes"
-        await asyncio.sleep(0.05)

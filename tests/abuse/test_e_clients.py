@@ -12,7 +12,7 @@ import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
 from codeact_sandbox.backends.docker import stream
-from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX, leftovers, remove_orphans
+from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.cases import case
 from tests.sandbox.bubblewrapped import alive, open_folder, pid_one
@@ -181,23 +181,3 @@ async def test_the_sweep_of_a_start_removes_only_ours_whose_owner_is_dead() -> N
         for name in made:
             if exists(name):
                 engine(lambda api, name=name: api.remove_container(name, force=True))
-
-
-# Case 71.
-async def test_the_sweep_itself_says_what_it_removed_and_is_harmless_when_repeated() -> None:
-    with client() as dying:
-        labels = dying.labels
-        dying.kill()
-    name = make(labels)
-    try:
-        found = {item.name: item for item in engine(leftovers)}
-        removed = {item.name for item in engine(remove_orphans)}
-        # Another process may have removed it first.
-        assert (name in removed) or name not in found or not exists(name)
-        if name in found:
-            assert (found[name].owner_state, found[name].orphan, found[name].state) == ("dead", True, "created")
-        assert not exists(name)
-        assert name not in {item.name for item in engine(remove_orphans)}
-    finally:
-        if exists(name):
-            engine(lambda api: api.remove_container(name, force=True))

@@ -4,7 +4,6 @@ Cases 70 to 72 are in test_e_clients.py and test_e_cancel.py.
 """
 
 import asyncio
-import itertools
 import logging
 import os
 import socket
@@ -23,17 +22,14 @@ from autogen_codeact.executors import (
     SandboxDied,
     SandboxError,
     SandboxNameInUse,
-    SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
 )
 from codeact_sandbox.backends.docker import launcher
-from codeact_sandbox.host import requests
 from tests.sandbox.sandboxes import out, pause_container, run
 
 from .engine_proxy import EngineProxy, failure
 from .faults import begin, engine, eventually, exists, open_folder, rest
-from .oracles import containers
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
@@ -172,39 +168,7 @@ class TestPaused:
             assert (await run(executor, "1")).state == "lost"
             assert (folder / "ran").read_text() == "x"
 
-    # Case 68.
-    async def test_between_blocks_files_on_their_way_have_a_deadline_too(self, tmp_path, monkeypatch):
-        async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
-            monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 3.0)
-            name = executor.container_name
-            engine(lambda api: pause_container(api, name))
-            (tmp_path / "new").write_text("new")
-            began = time.monotonic()
-            with pytest.raises(SandboxTimeout):
-                await run(executor, "1")
-            assert time.monotonic() - began < 3 + 30
-            assert not exists(name)
-            monkeypatch.undo()
-            assert (await run(executor, "print(open('new').read())")).output == "new\n"
 
-    # Case 68.
-    async def test_a_paused_one_is_stopped(self) -> None:
-        executor = DockerCommandLineCodeExecutor()
-        await executor.start()
-        engine(lambda api: pause_container(api, executor.container_name))
-        began = time.monotonic()
-        await executor.stop()
-        assert time.monotonic() - began < 30
-        assert not exists(executor.container_name)
-
-
-REQUESTS = {
-    "create": ("POST", "/containers/create"),
-    "attach": ("POST", "/attach"),
-    "start": ("POST", "/start$"),
-    "image": ("GET", "/images/"),
-    "ping": ("GET", "/_ping"),
-}
 ANSWERS = {
     "409": failure(409, "conflict"),
     "500": failure(500, "something broke"),
@@ -213,48 +177,6 @@ ANSWERS = {
     "no HTTP": b"\x00\xff\x00\xff\r\n\r\n",
     "nothing": b"",
 }
-
-
-class TestApiFaults:
-    @pytest.mark.timeout(150)
-    async def test_a_wrong_answer_while_starting_is_typed_and_leaves_nothing(self, proxy: EngineProxy) -> None:
-        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address, progress=lambda _: None)
-        for (request, matched), (name, answer) in itertools.product(REQUESTS.items(), ANSWERS.items()):
-            if (request, name) == ("start", "garbage"):
-                continue  # a start is answered without words, so there is no telling a wrong one from a right one
-            rule = proxy.on(*matched, "answer", reply=answer)
-            began = time.monotonic()
-            with pytest.raises((SandboxStartError, SandboxUnavailable)):
-                await executor.start()
-            assert rule.seen.is_set(), (request, name)
-            assert time.monotonic() - began < 40, (request, name)
-            proxy.clear()
-            await eventually(lambda: not containers())
-        assert (await run(executor, "print(1)")).output == "1\n"
-        await executor.stop()
-
-    @pytest.mark.parametrize("request_", ["create", "start"])
-    async def test_what_the_engine_did_without_saying_so_is_undone(self, proxy: EngineProxy, request_: str) -> None:
-        rule = proxy.on(*REQUESTS[request_], "drop answer")
-        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
-        with pytest.raises(SandboxUnavailable, match="stopped answering"):
-            await executor.start()
-        assert rule.seen.is_set()
-        # The engine may be removing it already, because the sandbox has ended with its stream.
-        await eventually(lambda: not exists(executor.container_name))
-
-    async def test_a_block_needs_nothing_of_the_engine_but_its_stream(self, proxy: EngineProxy) -> None:
-        async with DockerCommandLineCodeExecutor(docker_host=proxy.address, mode="session") as executor:
-            await out(executor, "x = 1")
-            seen = len(proxy.requests)
-            proxy.on("GET", "", "answer", reply=ANSWERS["500"])
-            proxy.on("POST", "", "answer", reply=ANSWERS["500"])
-            assert await out(executor, "x") == "1\n"
-            # The sweep in the background may have asked.
-            assert {
-                line for line in proxy.requests[seen:] if "/containers/json" not in line and "/_ping" not in line
-            } == set()
-            proxy.clear()
 
 
 class TestStop:

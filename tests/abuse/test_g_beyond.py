@@ -125,21 +125,6 @@ async def test_a_forged_checkpoint_costs_the_session_at_most(subject: Subject) -
             assert await subject.out("time.sleep(0.02); print('next')") == "next\n", pid
 
 
-PTH = """
-    import os, signal, site
-    for folder in (site.getusersitepackages(), "/workspace", "/tmp/home"):
-        os.makedirs(folder, exist_ok=True)
-        note = "import os; open('/tmp/ran-%d' % os.getpid(), 'w').write(str(os.getppid()))"
-        for name in ("usercustomize", "sitecustomize", "threading", "preloaded"):
-            with open(f"{folder}/{name}.py", "w") as file:
-                file.write(note)
-        with open(f"{folder}/x.pth", "w") as file:
-            file.write(note + "\\n")
-    def parent(pid):
-        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1]
-    zygotes = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent(pid) == "1"]
-    os.kill(zygotes[0], signal.SIGKILL)
-"""
 RAN = """
     import glob, os
     def parent(pid):
@@ -149,19 +134,6 @@ RAN = """
 """
 
 
-# Case 89.
-@pytest.mark.parametrize("options", [{}, {"environment": {"PYTHONPATH": "/workspace"}}], ids=["plain", "PYTHONPATH"])
-async def test_a_new_zygote_runs_nothing_that_code_left_for_it(subject: Subject, options: dict[str, object]) -> None:
-    """It starts workers and tells of their end: whoever is in it decides about all blocks to come."""
-    await subject.start(options)
-    await subject.run(PTH)
-    for _ in range(2):
-        await subject.run("import os; [os.remove(f'/workspace/{name}.py') for name in ('threading', 'preloaded')]")
-    shown = await subject.out(RAN)
-    # A session's own process is PID 1's child once its zygote has died, and may run such code.
-    assert shown == "[]\n" or (subject.session and len(eval(shown)) == 1)
-
-
 NAMES = """
     import os
     for number in range(1500):
@@ -169,31 +141,3 @@ NAMES = """
 """
 CLEAR = "import os\nfor name in os.listdir('/workspace'): os.remove('/workspace/' + name)"
 MEASURE = "print(int(open('/proc/1/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
-
-
-# Case 95.
-async def test_processes_without_room_and_a_dead_zygote_are_no_end(subject: Subject) -> None:
-    """A zygote that can't be forked again because the code holds every process that there may be."""
-    code = """
-    import os, signal, time
-    def parent(pid):
-        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1]
-    zygote = int([pid for pid in os.listdir("/proc") if pid.isdigit() and parent(pid) == "1"][0])
-    try:
-        while True:
-            if os.fork() == 0:
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                while True:
-                    try:
-                        if os.fork() == 0:
-                            time.sleep(60)
-                    except OSError:
-                        time.sleep(0)
-    except OSError:
-        try: os.kill(zygote, signal.SIGKILL)
-        except PermissionError: pass  # in process mode the block's domain ends here
-    time.sleep(60)
-    """
-    result = await subject.run(code, timeout=2)
-    assert result.outcome in ("timeout", "crashed")
-    assert await subject.out("print('next')") == "next\n"

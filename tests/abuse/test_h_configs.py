@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import ComponentModel
-from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from typer.testing import CliRunner
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.cli.main import app
+from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import (
     AllowTools,
     AskPerson,
@@ -103,14 +99,6 @@ def test_each_unsafe_setting_of_an_executor_is_refused_by_name(field: str, value
 
 
 # Case H12.
-@pytest.mark.parametrize(("field", "value"), [("python", "/tmp/evil"), ("readable", ["/root"]), ("bind_dir", "/")])
-def test_bubblewrap_shows_no_folder_that_a_config_names(field: str, value: Any) -> None:
-    """The interpreter is a program of the host, too."""
-    (refused,) = refusals(component(BUBBLEWRAP, **{field: value}))
-    assert refused.startswith(f"config.{field}: ")
-
-
-# Case H12.
 @pytest.mark.parametrize(
     "provider",
     [
@@ -156,30 +144,6 @@ def test_a_model_sends_the_key_only_to_its_vendor(field: str, value: Any) -> Non
         (refused,) = refusals(component(provider, **config), allow_keys=True)
         assert refused.startswith(f"config.{field}: ")
         assert "reads OPENAI_API_KEY of this process's environment" in refusals(component(provider, **config))[0]
-
-
-# Case H12.
-def test_one_short_error_names_everything_refused() -> None:
-    """A long list is cut, a flood of components ends at a limit."""
-    executor = component(DOCKER, bind_dir="/etc", docker_host="tcp://x:1", environment={"A": "${B}"})
-    team = component(
-        "autogen_agentchat.teams.RoundRobinGroupChat",
-        participants=[agent(executor, setup="import os", tools=[component("autogen_core.tools.FunctionTool")])],
-        termination_condition=component("os.Popen"),
-    )
-    assert [each.partition(":")[0] for each in refusals(team)] == [
-        "config.participants[0].config.code_executor.config.bind_dir",
-        "config.participants[0].config.code_executor.config.docker_host",
-        "config.participants[0].config.code_executor.config.environment",
-        "config.participants[0].config.setup",
-        "config.participants[0].config.tools[0]",
-        "config.termination_condition",
-    ]
-    flood = component("autogen_codeact.teams.Team", participants=[component("os.X")] * 10_000)
-    assert len(refusals(flood)) == 20
-    agents = [agent(component(DOCKER))] * 50
-    harmless = component("autogen_codeact.teams.Team", participants=agents)
-    assert "is one of more than 100 components" in refusals(harmless)[-1]
 
 
 # Case H12.
@@ -274,44 +238,6 @@ def test_no_code_of_a_config_runs_in_this_process(hostile, tmp_path, monkeypatch
 
 
 # Case H12.
-@pytest.mark.parametrize(
-    "template", ["{roles:>9999999999}", "{roles.__class__}", "{roles[0]}", "{roles!r}", "{0}", "{"]
-)
-def test_a_template_of_a_config_is_plain(template: str) -> None:
-    """AutoGen formats it in this process; a width takes all of its memory."""
-    config = component(
-        "autogen_agentchat.teams.SelectorGroupChat",
-        participants=[agent(component(DOCKER))],
-        model_client=REPLAY,
-        selector_prompt=template,
-        allow_repeated_speaker=False,
-    )
-    assert refusals(config)[0].startswith("config.selector_prompt: ")
-
-
-# Case H12.
-def test_a_message_of_a_config_is_text() -> None:
-    """An image would be decoded when it is loaded."""
-    image = {"type": "UserMessage", "source": "u", "content": [{"data": "aGk="}]}
-    context = component("autogen_core.model_context.UnboundedChatCompletionContext", initial_messages=[image])
-    (refused,) = refusals(agent(component(DOCKER), model_context=context))
-    assert refused.startswith("config.model_context.config.initial_messages: ")
-
-
-# Case H12.
-def test_a_part_of_the_wrong_kind_is_refused() -> None:
-    """A team in the place of a model, and what is no component at all."""
-    config = agent(component(DOCKER))
-    config["config"]["model_client"] = component("autogen_codeact.teams.Team", participants=[])
-    assert refusals(config)[0].startswith(
-        "config.model_client: autogen_codeact.teams.Team is not a component of the right"
-    )
-    assert refusals(component("autogen_codeact.teams.Team", participants="x"))[0].startswith("config.participants: ")
-    assert refusals({"provider": DOCKER}) == ("the configuration: has a config that is not an object",)
-    assert refusals([1]) == ("the configuration: is not a component: an object with `provider` and `config`",)
-
-
-# Case H12.
 @each_engine
 @pytest.mark.parametrize("source", ["text", "bytes", "mapping", "model", "file"])
 async def test_a_harmless_config_loads_and_runs(source: str, kind: Kind, tmp_path: Path) -> None:
@@ -340,17 +266,6 @@ async def test_a_harmless_config_loads_and_runs(source: str, kind: Kind, tmp_pat
 
 
 # Case H12.
-def test_every_default_can_be_loaded() -> None:
-    """What our own classes write into a config without further settings needs no trust."""
-    model = ReplayChatCompletionClient(["x"])
-    for executor in (DockerCommandLineCodeExecutor(mode="session"), BubblewrapCommandLineCodeExecutor(mode="session")):
-        for kind in (CodeExecutorAgent, CodeActAgent):
-            dumped = kind("a", executor, model_client=model).dump_component()
-            loaded = load_component(dumped.model_dump_json(), expected=ChatAgent)
-            assert loaded.dump_component() == dumped
-
-
-# Case H12.
 def test_keys_are_used_only_with_allow_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of the vendor's own server."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
@@ -359,28 +274,3 @@ def test_keys_are_used_only_with_allow_keys(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(load_component(dumped, allow_keys=True), OpenAIChatCompletionClient)
     with pytest.raises(TypeError):
         load_component(dumped, allow_keys=True, expected=ChatAgent)
-
-
-# Case H12.
-def test_a_trusted_config_is_loaded_without_checks(tmp_path: Path) -> None:
-    """Also one that mounts a folder; the work_dir is then its own."""
-    config = component(DOCKER, bind_dir=str(tmp_path))
-    assert load_component(config, trusted=True).bind_dir == tmp_path
-    assert load_component(ComponentModel(**config), trusted=True).bind_dir == tmp_path
-    with pytest.raises(ValueError, match="work_dir= is for untrusted"):
-        load_component(config, trusted=True, work_dir=tmp_path)
-
-
-# Case H12.
-def test_the_command_line_refuses_a_model_that_names_a_server(tmp_path: Path) -> None:
-    """`codeact run --model FILE.json --untrusted`."""
-    path = tmp_path / "model.json"
-    path.write_text(json.dumps(component(OPENAI, model="gpt-4o", base_url="https://evil.example/v1", api_key="k" * 20)))
-    ended = CliRunner().invoke(app, ["run", "x", "--model", str(path), "--untrusted"])
-    assert ended.exit_code == 2
-    assert "config.base_url: " in ended.output
-    assert "config.api_key: " in ended.output
-    ended = CliRunner().invoke(app, ["run", "x", "--model", "gpt-4o", "--untrusted"])
-    assert ended.exit_code == 2
-    assert "--untrusted goes with --model FILE.json" in ended.output
-    assert issubclass(OpenAIChatCompletionClient, ChatCompletionClient)

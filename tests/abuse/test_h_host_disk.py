@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,17 +124,3 @@ async def test_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, t
             await check(number, change, reason)
 
     await asyncio.gather(*(named(number, *each) for number, each in enumerate(CHANGES)))
-
-
-# Case H18.
-async def test_a_read_only_work_dir_is_a_note_and_no_failure(kind: Kind, disk: Path) -> None:
-    async with kind.make(work_dir=disk, delete_tmp_files=True) as executor:
-        await out(executor, "open('old', 'w').write('old')")
-        await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(disk)], check=True)
-        result = await run(executor, "open('old', 'w').write('new')")
-        assert (result.outcome, [item.note for item in result.artifacts]) == (
-            "ok",
-            ["not copied: the file system is read-only. Use a work_dir on another one."],
-        )
-        assert (disk / "old").read_text() == "old"
-        assert await out(executor, "print(2)") == "2\n"

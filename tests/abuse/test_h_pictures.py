@@ -13,7 +13,7 @@ from autogen_codeact.executors import ExecutionResult
 
 from .lag import MOST_EXCESS_S, median_excess
 from .oracles import MIB
-from .subject import Kind, Subject, each_engine
+from .subject import Kind, Subject
 
 MOST_GROWTH = 64 * MIB
 
@@ -96,26 +96,3 @@ async def test_images_take_little_memory_and_do_not_stall_the_host(subject: Subj
     await shown(result)
     assert peak() - before < MOST_GROWTH
     assert await median_excess(lambda: shown(result)) < MOST_EXCESS_S
-
-
-# Case H11.
-@each_engine
-async def test_too_large_or_broken_images_are_named_and_not_shown(subject: Subject) -> None:
-    code = """
-    image("ok.png", 3600, 2400)
-    image("large.png", 8000, 4960)
-    image("short.png", 90, 90, rows=80)
-    open("drawing.svg", "w").write("<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>")
-    open("half.png", "wb").write(open("ok.png", "rb").read()[:-20])
-    open("page.eps", "w").write("%!PS-Adobe-3.0 EPSF-3.0\\n%%BoundingBox: 0 0 9 9\\n(x) run\\n")
-    """
-    await subject.start(memory="400m")
-    message = await shown(await subject.run(MAKE + code, timeout=60))
-    words, *images = message.content
-    assert [image.image.size for image in images if isinstance(image, Image)] == [(3600, 2400)]
-    assert str(words).splitlines()[-1] == (
-        "Images that you are not shown: drawing.svg (it is neither a PNG nor a JPEG file), "
-        "half.png (it is broken or cut off), "
-        "large.png (it has 8,000 x 4,960 pixels; at most 10 million, and 8,000 a side, are shown), "
-        "short.png (it is broken or cut off)."
-    )

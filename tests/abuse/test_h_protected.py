@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.types.protected_names import PROTECTED, ProtectedNames, protected_name
 from tests.sandbox.sandboxes import out, run
 
 from .subject import Subject, each_engine
@@ -134,16 +133,6 @@ async def test_no_other_spelling_is_written_back(subject: Subject) -> None:
 
 
 # Case H13.
-async def test_code_of_a_block_is_not_stored_under_a_protected_name(subject: Subject) -> None:
-    for name in (".git/hooks/post-commit", ".envrc", "sub/.vscode/tasks.json"):
-        result = await subject.run(f"# filename: {name}\nprint('ran')")
-        assert (result.outcome, result.output, result.code_file) == ("ok", "ran\n", None), result
-        assert any(name in note and NOTE in note for note in result.notes), result.notes
-    assert not (set(os.listdir(subject.work_dir)) & PROTECTED)
-    assert not (subject.work_dir / "sub").exists()
-
-
-# Case H13.
 @each_engine
 @pytest.mark.parametrize(
     "order",
@@ -174,19 +163,6 @@ async def test_a_folder_does_not_become_a_repository_by_its_content(subject, ord
     assert any(item.note is not None and "git repository" in item.note for item in artifacts), artifacts
     git(subject.work_dir / folder, "status")
     assert not canary.exists()
-
-
-# Case H13.
-@each_engine
-async def test_a_bare_repository_with_any_name_is_unchanged(subject: Subject) -> None:
-    """A bare one, for example, or the one that a file `.git` on the host points to."""
-    bare = subject.work_dir / "bare"
-    bare.mkdir(parents=True)
-    git(bare, "init", "-q", "--bare", ".")
-    before = files_in(bare)
-    result = await subject.run("open('bare/config', 'a').write('x')\nopen('bare/hooks/update', 'w').write('x')")
-    assert all(item.path is None for item in result.artifacts), result
-    assert files_in(bare) == before
 
 
 # Case H13.
@@ -246,18 +222,3 @@ async def test_protected_entries_of_a_mounted_folder_are_read_only(kind, shared,
     assert files_in(repository) == {**before, "other": b""}
     async with kind.make(bind_dir=repository, delete_tmp_files=True, write_back=["*"]) as executor:
         assert (await run(executor, "open('.git/config', 'a').close(); open('.envrc', 'w').close()")).exit_code == 0
-
-
-# Case H13.
-def test_write_back_is_checked() -> None:
-    with pytest.raises(TypeError, match=r"write_back is one string: give a list, \['.git'\]"):
-        ProtectedNames(".git")
-    with pytest.raises(TypeError, match=r"write_back holds names such as '.git', not 7"):
-        ProtectedNames([7])  # type: ignore[list-item]
-    for name in ("src", ".gti", "", "sub/.git"):
-        with pytest.raises(ValueError, match="which is not a protected name"):
-            ProtectedNames([name])
-    assert ProtectedNames(["*"]).refused_part("a/.git/b") is None
-    assert ProtectedNames([".GIT", ".vs*"]).refused_part(".vscode/.git") is None
-    assert ProtectedNames([".git"]).refused_part(".envrc") == ".envrc"
-    assert all(protected_name(name) == name for name in PROTECTED)

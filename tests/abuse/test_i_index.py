@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.packages import sources
 from codeact_sandbox.packages.index import PackageIndex
 from codeact_sandbox.packages.pip_config import PipConfig
 from tests.sandbox.egress.servers import Hosts
@@ -16,7 +15,6 @@ from tests.sandbox.images import make_wheel
 from tests.sandbox.packages.conftest import configure
 from tests.sandbox.packages.index_server import Index, Page, basic, redirect
 
-from .oracles import MIB
 from .subject import Subject, each_engine, one_kind
 
 SECRET = "s3cret-of-the-index"
@@ -214,16 +212,3 @@ PAGES: dict[str, Page] = {
     "canary": b"",
 }
 TYPES = {"/simple/deep-json/": "application/vnd.pypi.simple.v1+json", "/simple/another-kind/": "image/png"}
-
-
-# Case I23.
-@one_kind
-async def test_pages_of_an_index_that_lies(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "PAGE_LIMIT", 4 * 1024 * 1024)
-    subject.kept = 16 * MIB  # pages pass through the host's memory
-    canary = redirect(f"http://127.0.0.1:{subject.canaries.tcp_port}/")
-    index = Index({f"/simple/{name}/": page for name, page in {**PAGES, "canary": canary}.items()}, types=TYPES)
-    await start(subject, hosts, monkeypatch, index)
-    result = await subject.run(ASK + TRY.format(projects=list(PAGES), path="/simple/%s/"), timeout=60)
-    assert result.output.split() == ["502", "502", "502", "404", "502", "502", "502"], result
-    assert [len(note) < 500 for note in result.notes] == [True] * 5

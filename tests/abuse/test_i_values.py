@@ -12,8 +12,6 @@ import pytest
 from PIL import Image
 
 from autogen_codeact.executors import Limits
-from codeact_sandbox.tools.call_files import CallFiles, FileBudget
-from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.rich_values import RichType, check_table
 from codeact_sandbox.types.tool import ToolArgumentError
 from tests.cases import case
@@ -236,22 +234,3 @@ FORGE = """
 async def test_a_forged_path_gives_a_tool_no_file(subject: Subject) -> None:
     await subject.start({"tools": [size, width], "limits": Limits(memory="256m", tmp="16m")})
     assert await subject.out(FORGE, timeout=20) == "refused\n"
-
-
-# Case I32.
-async def test_a_tool_called_without_a_sandbox_takes_no_path() -> None:
-    tool = HostTool(size)
-    with pytest.raises(ToolArgumentError, match="a file can be exchanged only with the code of a running block"):
-        await tool.run({"file": {"codeact": "file", "path": "/etc/passwd"}})
-
-
-# Case I32.
-async def test_the_budget_of_a_block_is_given_back() -> None:
-    budget = FileBudget(10)
-    files = CallFiles(None, budget, None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="may exchange 10 bytes as files at a time"):
-        await files.write("/tmp/x", bytes(11))
-    assert budget.used == 0
-    files._take(10)
-    await files.close()
-    assert budget.used == 0

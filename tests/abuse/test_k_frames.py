@@ -7,10 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from autogen_codeact.executors import SandboxProtocolError
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import OutputChunks
@@ -18,11 +14,9 @@ from codeact_sandbox.host.connection import MAX_UNSENT, Connection
 from codeact_sandbox.host.protocol import Frame
 from tests.sandbox.host.test_frames import HELLO, SocketStream, message, raw
 
-from .fuzzers import Maker, host_calls, host_channels, host_connection, host_parser, host_reply, host_requests
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 
-FUZZERS = (host_parser, host_reply, host_connection, host_channels, host_requests, host_calls)
 CALL = struct.pack("!I", 1) + b'{"name":"x","arguments":{}}'
 FLOODS = {
     "empty output": raw(b"O", 1, b""),
@@ -34,14 +28,6 @@ FLOODS = {
     "frames of 8 MB": raw(b"O", 9, bytes(8 * MIB)),
 }
 FLOOD_S = 1.0
-
-
-# Case K26.
-@pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda each: each.__name__)
-@given(seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
-def test_any_frames_end_in_an_answer_or_a_typed_error(fuzzer: Callable[[Maker], None], seed: int) -> None:
-    fuzzer(Maker(seed))
 
 
 class Flood:

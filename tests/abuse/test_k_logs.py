@@ -70,19 +70,6 @@ async def test_a_log_in_the_workspace_is_neither_sent_nor_stored(subject: Subjec
     await subject.check_next_block()
 
 
-# Case K2.
-async def test_what_is_kept_for_the_user_is_not_sent(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(subject.work_dir / "state"))
-    kept = subject.work_dir / "state" / "autogen-codeact"
-    kept.mkdir(parents=True)
-    (kept / "run.key").write_text("k" * 32)
-    await subject.start({"delete_tmp_files": True})
-    assert (await subject.out(LIST)) == "[]\n"
-    result = await subject.run(WRITE.format(names=["state/autogen-codeact/run.key"]))
-    assert [each.note is None for each in result.artifacts] == [False], result
-    assert (kept / "run.key").read_text() == "k" * 32
-
-
 @pytest.fixture
 def reachable() -> Iterator[Path]:
     """A folder that the sandbox's user can reach; pytest's own are closed to it."""
@@ -108,20 +95,6 @@ async def test_a_log_around_the_workspace_or_in_a_mounted_folder_is_refused(reac
     async with BubblewrapCommandLineCodeExecutor(bind_dir=tmp_path):
         with pytest.raises(RunFolderError, match=r"mounted in a sandbox \(bind_dir=\): use another one"):
             await LogWriter.create(tmp_path / "second", Redaction())
-
-
-# Case K2.
-async def test_a_log_whose_folder_was_replaced_is_ended(tmp_path: Path) -> None:
-    writer = await LogWriter.create(tmp_path / "run", Redaction())
-    (tmp_path / "run").rename(tmp_path / "was")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "run").symlink_to(tmp_path / "other")
-    await writer.write(started(), sync=True)
-    await writer.write(text("x" * 100_000), sync=True)  # into a file of its own
-    await writer.close()
-    assert "replaced by another folder" in str(writer.stopped)
-    assert os.listdir(tmp_path / "other") == []
-    assert b"log_stopped" in (tmp_path / "was" / "events.jsonl").read_bytes()
 
 
 # Case K3.

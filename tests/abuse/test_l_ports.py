@@ -123,20 +123,6 @@ async def test_a_port_that_never_answers_costs_only_its_own_connections(box: Any
     assert await echoes(echo)
 
 
-# Case L6.
-async def test_clients_that_vanish_make_room_for_others(box: Any) -> None:
-    await serve(box)
-    forwards = [await box.forward(port) for port in (DEAF, FLOOD, ECHO, FULL)]
-    for number in range(4 * MAX_CHANNELS):
-        async with connected(forwards[number % 4]) as (_, writer):
-            writer.write(bytes(20_000))
-    async with asyncio.timeout(30):
-        # All of them at once, which takes every place.
-        while not all(await asyncio.gather(*(echoes(forwards[2]) for _ in range(MAX_CHANNELS)))):
-            pass
-    assert (await box.run("6 * 7")).value == 42
-
-
 # Case L8.
 async def test_floods_have_fair_shares_and_delay_no_block(box: Any) -> None:
     await serve(box)
