@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -43,35 +41,13 @@ def check_lists(**lists: Iterable[Any] | None) -> None:
             raise TypeError(f"{name} must be a list, not {_shown(value)}.")
 
 
-def check_output_type(output_type: object, format_string: object) -> None:
-    """Check the type that an answer must fit, and how it is shown."""
+def check_output_type(output_type: object) -> None:
+    """Check the type that an answer must fit."""
     if output_type is not None and not (isinstance(output_type, type) and issubclass(output_type, BaseModel)):
         raise TypeError(
             f"output_content_type must be a class derived from pydantic's BaseModel, not {_shown(output_type)}; "
             "for a single value, make one with one field."
         )
-    if format_string is None:
-        return
-    if not isinstance(format_string, str):
-        raise TypeError(f"output_content_type_format must be a string, not {_shown(format_string)}.")
-    if output_type is None:
-        raise ValueError("output_content_type_format needs an output_content_type, whose fields it shows.")
-    _check_fields(output_type, format_string)
-
-
-def _check_fields(output_type: type[BaseModel], format_string: str) -> None:
-    known = {*output_type.model_fields, *output_type.model_computed_fields}
-    try:
-        used = [name for _, name, _, _ in string.Formatter().parse(format_string) if name is not None]
-    except ValueError as error:
-        raise ValueError(f"output_content_type_format is not a format string: {error}.") from None
-    for name in used:
-        field = re.split(r"[.\[]", name, maxsplit=1)[0]
-        if field not in known and output_type.model_config.get("extra") != "allow":
-            raise ValueError(
-                f"output_content_type_format names the field {field!r}, and {output_type.__name__} has "
-                f"{', '.join(sorted(known)) or 'none'}."
-            )
 
 
 def _has(part: object, method: str) -> bool:

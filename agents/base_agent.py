@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -45,7 +44,7 @@ from autogen_codeact.agents.conversation import ContextBudget, Conversation, Emi
 from autogen_codeact.agents.environment import describe_environment, metadata_of_hints
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
-from autogen_codeact.agents.observation import as_message, metadata_of
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_message, metadata_of
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.step_record import StepRecord
 from codeact_sandbox.types.tool import HostToolProtocol
@@ -58,6 +57,7 @@ class BaseCodeAgent(BaseChatAgent):
     """An agent that has a model write code, and runs it; subclasses implement `_solve`."""
 
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]]
+    MAX_OUTPUT_CHARS: ClassVar[int] = MAX_OUTPUT_CHARS
     component_provider_override: ClassVar[str | None] = None
     _state_class: ClassVar[type[CodeExecutorAgentState]]
     _state_names: ClassVar[frozenset[str]]
@@ -206,7 +206,7 @@ class BaseCodeAgent(BaseChatAgent):
         if answer.value is None:
             return TextMessage(content=answer.text, **more)
         kind = cast(type[BaseChatMessage], StructuredMessage[type(answer.value)])  # type: ignore[misc]
-        return kind(content=answer.value, format_string=self._options.output_format, **more)
+        return kind(content=answer.value, **more)
 
     @abstractmethod
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
@@ -224,7 +224,6 @@ class BaseCodeAgent(BaseChatAgent):
         attempt: int,
         emit: Emit,
         *,
-        limit: int,
         whole: str | None = None,
         further: Sequence[str] = (),
         **metadata: str,
@@ -238,7 +237,7 @@ class BaseCodeAgent(BaseChatAgent):
             result,
             self.name,
             vision=bool(conversation.client.model_info.get("vision")),
-            limit=limit,
+            limit=self.MAX_OUTPUT_CHARS,
             whole=whole,
             session=self._runner.in_session,
             further=remarks,
@@ -386,7 +385,6 @@ class BaseCodeAgent(BaseChatAgent):
             "supported_languages": self._supported_languages,
             "describe_environment": self._options.describe_environment,
             "context_budget": self._context_budget,
-            "skills": [os.fspath(each) for each in self._options.skills],
             "structured_message_factory": dump_type(self._options),
         }
 

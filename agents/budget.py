@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from autogen_core.models import RequestUsage
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from codeact_sandbox.types.text import format_count
 
@@ -68,9 +68,9 @@ class Budget(BaseModel):
         max_tokens: Tokens of prompts and completions together, as the models report them. Default: no limit.
         max_seconds: Seconds. Default: no limit.
         max_turns: Answers of agents, in a team. Default: no limit.
-        max_steps: Messages of models. Default: no limit.
+        max_steps: Messages of models. Default: no limit; 20 for a `CodeActAgent`.
         max_cost: Money, in the currency of `prices`. Default: no limit.
-        prices: What the model costs. Default: not known.
+        prices: What the model costs. Default: for a `CodeActAgent` the list prices of its model; else not known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -82,11 +82,14 @@ class Budget(BaseModel):
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     prices: Prices | None = None
 
-    @model_validator(mode="after")
-    def _cost_is_known(self) -> Self:
-        if self.max_cost is not None and self.prices is None:
+    def with_prices(self, model: str | None = None) -> Budget:
+        """Return this budget with the list prices of a model, if it needs some and has none."""
+        if self.max_cost is None or self.prices is not None:
+            return self
+        known = Prices.known(model) if model is not None else None
+        if known is None:
             raise ValueError(NO_PRICES)
-        return self
+        return self.model_copy(update={"prices": known})
 
 
 class Used(BaseModel):
@@ -103,7 +106,7 @@ class Meter:
     """Measures what is used, and says which limit is reached."""
 
     def __init__(self, budget: Budget | None, used: Used | None = None, outer: Meter | None = None) -> None:
-        self._budget = budget or Budget()
+        self._budget = (budget or Budget()).with_prices()
         self._used = used or Used()
         self._outer = outer
         self._began = time.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
@@ -38,7 +37,7 @@ from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
 from autogen_codeact.agents.environment import metadata_of_hints
 from autogen_codeact.agents.journal import RedactResult
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_execution_result, describe, metadata_of
+from autogen_codeact.agents.observation import as_execution_result, describe, metadata_of
 from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -79,12 +78,11 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         stream_output: Also yield what running code writes, as it writes it, in `ModelClientStreamingChunkEvent`s with
             `chunk_of: execution` in their metadata, because AutoGen's teams accept no other events. Needs an executor that
             can stream. Default: no.
-        tools, approve_tool, skills, describe_environment, context_budget, redact: As in `CodeActAgent`; but the default of
+        tools, approve_tool, describe_environment, context_budget, redact: As in `CodeActAgent`; but the default of
             `context_budget` is no limit.
         output_content_type: A pydantic model that the answer must fit; it is then a `StructuredMessage` of it. The model is asked
             for it in the strictest form of JSON that it and its server accept, twice again if it does not fit. Needs a model.
             Default: the answer is text.
-        output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
 
     Raises:
         TypeError: An argument is something else than it says above.
@@ -96,7 +94,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
     DEFAULT_SYSTEM_MESSAGE: ClassVar[str] = _Upstream.DEFAULT_SYSTEM_MESSAGE
     NO_CODE_BLOCKS_FOUND_MESSAGE: ClassVar[str] = _Upstream.NO_CODE_BLOCKS_FOUND_MESSAGE
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]] = list(_Upstream.DEFAULT_SUPPORTED_LANGUAGES)
-    MAX_OUTPUT_CHARS: ClassVar[int] = MAX_OUTPUT_CHARS
 
     component_config_schema = CodeExecutorAgentConfig
     component_provider_override: ClassVar[str | None] = "autogen_codeact.agents.CodeExecutorAgent"
@@ -122,13 +119,11 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         approve_tool: ApproveTool | None = None,
         redact: RedactResult | None = None,
         describe_environment: bool = True,
-        skills: Sequence[Path | str] = (),
         context_budget: int | None = None,
         output_content_type: type[BaseModel] | None = None,
-        output_content_type_format: str | None = None,
     ) -> None:
         check_lists(sources=sources)
-        check_output_type(output_content_type, output_content_type_format)
+        check_output_type(output_content_type)
         if output_content_type is not None and model_client is None:
             raise ValueError(
                 "output_content_type needs a model_client: without a model the output of code is the answer."
@@ -156,9 +151,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 approve_tool,
                 redact,
                 output_type=output_content_type,
-                output_format=output_content_type_format,
                 describe_environment=describe_environment,
-                skills=tuple(skills),
             ),
         )
         self._max_retries_on_error = max_retries_on_error
@@ -209,8 +202,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 ran += [block.code for block in code.blocks]
             not_run = notes.news(code.not_run, ran=True)
             remarks = [] if is_last else repeated.remarks(code.blocks, result)
-            limit = self.MAX_OUTPUT_CHARS
-            await self._show_result(conversation, result, not_run, attempt, emit, limit=limit, further=remarks)
+            await self._show_result(conversation, result, not_run, attempt, emit, further=remarks)
             if result.exit_code == 0 or is_last or denied:
                 break
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import Handoff
@@ -72,10 +71,8 @@ class RunOptions:
     setup: str | None = None
     answers: bool = False
     output_type: type[BaseModel] | None = None
-    output_format: str | None = None
     describe_environment: bool = True
     handoffs: tuple[Handoff, ...] = ()
-    skills: Sequence[Path | str] = ()
 
 
 logger = logging.getLogger("autogen_codeact")
@@ -125,13 +122,6 @@ class CodeRunner:
         """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
         self._add_tools(options)
         self._skills: str | None = None
-        if options.skills:
-            add_skills = getattr(executor, "add_skills", None)
-            if add_skills is None:
-                raise ValueError(
-                    f"Code in a {type(executor).__name__} has no skills: use an executor of autogen_codeact."
-                )
-            add_skills(options.skills)
 
     def _add_tools(self, options: RunOptions) -> None:
         if self._with_tools is not None:

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import ClassVar
 
 from autogen_agentchat.base import Handoff
@@ -30,7 +29,7 @@ from autogen_codeact.agents.answer import (
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.budget import NO_PRICES, Budget, Meter, Prices
+from autogen_codeact.agents.budget import Budget, Meter
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
@@ -49,7 +48,6 @@ from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, Conversation, Emit
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.model import model_name
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.tools.approval import ApproveTool
@@ -92,6 +90,7 @@ def with_deadline(token: CancellationToken, seconds: float) -> Iterator[Cancella
 
 
 CLOSING_DEADLINE_S = 120.0
+MAX_STEPS = 20
 
 
 class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
@@ -119,7 +118,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         supported_languages: Languages that are run. Default: Python, sh and bash, as far as the executor runs them.
         output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
             What does not fit is sent back to the model. Default: the answer is text.
-        output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
         handoffs: Agents to which code can hand the task over: names, or AutoGen's `Handoff` objects. Each is a function of the
             session, such as `transfer_to_reviewer(message)`, that takes effect when its block ends without an error; then the
             answer is a `HandoffMessage`. The first one in a block counts. Needs an executor with host tools. Default: none.
@@ -129,32 +127,21 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             executor, if any.
         setup: Python that runs in the session before the first block, such as `import numpy as np`, and again in each new
             session. The system message shows it. Default: nothing.
-        max_steps: Messages of the model in a turn, at least 1. Default 20.
-        max_tokens: Tokens that the model may read and write in a turn, as its client counts them; looked at before each
-            step. Default: no limit.
-        max_seconds: Wall-clock seconds of a turn; what runs then is stopped. Default: no limit.
-        max_cost: Money that the model may cost in a turn, in the currency of `prices`; looked at before each step. Default: no
-            limit.
-        prices: What the model costs. Default: its list prices in US dollars, if they are known (docs/budgets.md).
-        max_output_chars: Characters of an output that the model sees, head and tail together. A longer output is written into
-            a file in the sandbox, as far as the executor kept it, and the model gets its name. Default 20,000.
+        budget: Limits of a turn. At a limit, one more request gets an answer without code, with the limit's name as `stopped`
+            in its metadata. Default: 20 steps.
         context_budget: Characters of a request to the model, of which an image counts 4,000; None for no limit. Beyond it, older
             outputs are shortened, older images replaced by their names, and finally the earliest messages left out. Default
             400,000, about 100,000 tokens.
         approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
-        skills: Folders of Agent Skills, or folders of such folders, which code has in /skills and the system message describes.
-            They are added to the executor, which must not have been started. Default: those of the executor.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
             for each session, when the first turn begins, which starts the sandbox. Default: yes.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
             that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
-    When a limit is reached, one more request to the model gets an answer without code. It is the agent's answer, with the name
-    of the limit as `stopped` in its metadata.
-
     Raises:
         TypeError: An argument has a wrong type.
-        ValueError: A limit is below 1, the executor has host tools but no session, or a handoff has no usable name of its own.
+        ValueError: The cost is limited and prices are not known, the executor has host tools but no session, or a handoff has no
+            usable name of its own.
     """
 
     DEFAULT_DESCRIPTION: ClassVar[str] = "Solves tasks by writing code and running it, step by step."
@@ -180,31 +167,22 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         prompt_style: prompt.PromptStyle = "markdown",
         supported_languages: list[str] | None = None,
         output_content_type: type[BaseModel] | None = None,
-        output_content_type_format: str | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
         tools: Sequence[ToolLike] = (),
         approve_tool: ApproveTool | None = None,
         setup: str | None = None,
-        max_steps: int = 20,
-        max_tokens: int | None = None,
-        max_seconds: float | None = None,
-        max_cost: float | None = None,
-        prices: Prices | None = None,
-        max_output_chars: int = MAX_OUTPUT_CHARS,
+        budget: Budget | None = None,
         approval_func: ApprovalFuncType | None = None,
         redact: RedactResult | None = None,
         describe_environment: bool = True,
-        skills: Sequence[Path | str] = (),
         context_budget: int | None = DEFAULT_BUDGET,
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
-        check_output_type(output_content_type, output_content_type_format)
+        check_output_type(output_content_type)
         check_lists(handoffs=handoffs)
-        _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)
-        for limited, limit in {"max_seconds": max_seconds, "max_cost": max_cost}.items():
-            if limit is not None and not limit > 0:
-                raise ValueError(f"{limited} must be above 0, not {limit}.")
+        if not isinstance(budget, Budget | None):
+            raise TypeError(f"budget must be a Budget, such as Budget(max_steps=5), not {budget!r:.80}.")
         if prompt_style not in prompt.HOW:
             raise ValueError(f"prompt_style must be 'markdown' or 'execute', not {prompt_style!r}.")
         can = capabilities_of(code_executor)
@@ -229,26 +207,14 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 setup,
                 answers=True,
                 output_type=output_content_type,
-                output_format=output_content_type_format,
                 describe_environment=describe_environment,
-                skills=tuple(skills),
                 handoffs=as_handoffs(handoffs),
             ),
         )
         self._prompt_style: prompt.PromptStyle = prompt_style
-        self._prices = prices
-        if max_cost is not None and prices is None:
-            prices = Prices.known(model_name(model_client))
-            if prices is None:
-                raise ValueError(NO_PRICES)  # pydantic's error would hide it among other text
-        self._budget = Budget(
-            prices=prices,
-            max_steps=max_steps,
-            max_tokens=max_tokens,
-            max_seconds=max_seconds,
-            max_cost=max_cost,
-        )
-        self._max_output_chars = max_output_chars
+        self._budget = budget
+        limits = (budget or Budget()).with_prices(model_name(model_client))
+        self._limits = limits.model_copy(update={"max_steps": limits.max_steps or MAX_STEPS})
 
     def _default_languages(self) -> Sequence[str]:
         # AutoGen's Jupyter executors run each block as Python, whatever its label says, and list no languages.
@@ -274,7 +240,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Take steps until there is an answer or a limit is reached."""
-        meter = Meter(self._budget)
+        meter = Meter(self._limits)
         self._sandbox_broke = False
         self._notes, self._repeated = NotRunNotes(), RepeatedCode()
         self._was_too_long = False
@@ -288,7 +254,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             if answer is not None:
                 return answer
         limit = "repeated_code" if reached is None else reached[0]
-        most = getattr(self._budget, limit, None)
+        most = getattr(self._limits, limit, None)
         await conversation.notify(prompt.CLOSING[limit].format(limit=most) + prompt.CLOSE)
         generated = None
         with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
@@ -350,13 +316,13 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
         self._sandbox_broke = ended.error is not None
-        result, answer, step, limit = ended.result, ended.answer, str(attempt + 1), self._max_output_chars
-        whole = await self._runner.keep("output", result.output) if len(result.output) > limit else None
+        result, answer, step = ended.result, ended.answer, str(attempt + 1)
+        whole = await self._runner.keep("output", result.output) if len(result.output) > self.MAX_OUTPUT_CHARS else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
         not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"], ran=True)
         remarks = self._repeated.remarks(code.blocks, result)
         shown = await self._show_result(
-            conversation, result, not_run, attempt, emit, limit=limit, whole=whole, further=remarks, step=step
+            conversation, result, not_run, attempt, emit, whole=whole, further=remarks, step=step
         )
         if isinstance(answer, Transfer):
             output = shown if self._runner.has_other_effects(result) else None
@@ -384,13 +350,5 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             prompt_style=self._prompt_style,
             handoffs=list(self._options.handoffs) or None,
             setup=self._options.setup,
-            **self._budget.model_dump(include={"max_steps", "max_tokens", "max_seconds", "max_cost"}),
-            prices=self._prices,
-            max_output_chars=self._max_output_chars,
+            budget=self._budget,
         )
-
-
-def _check_limits(**limits: int | None) -> None:
-    for name, limit in limits.items():
-        if limit is not None and limit < 1:
-            raise ValueError(f"{name} must be at least 1, not {limit}.")

@@ -24,7 +24,7 @@ from pydantic import (
     model_serializer,
 )
 
-from autogen_codeact.agents.budget import Prices
+from autogen_codeact.agents.budget import Budget
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, MIN_BUDGET
@@ -52,7 +52,6 @@ class AgentConfig(BaseModel):
     tools: list[ComponentModel] = Field(default_factory=list)
     approval_func: ComponentModel | None = None
     approve_tool: ComponentModel | None = None
-    skills: list[str] = Field(default_factory=list)
     describe_environment: bool = True
     context_budget: int | None = Field(default=None, ge=MIN_BUDGET)
     structured_message_factory: ComponentModel | None = None
@@ -91,12 +90,7 @@ class CodeActAgentConfig(AgentConfig):
     prompt_style: PromptStyle = "markdown"
     handoffs: list[Annotated[Handoff, BeforeValidator(_handoff_fields)]] | None = None
     setup: str | None = None
-    max_steps: int = Field(default=20, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_seconds: float | None = Field(default=None, gt=0)
-    max_cost: float | None = Field(default=None, gt=0)
-    prices: Prices | None = None
-    max_output_chars: int = Field(default=20_000, ge=1)
+    budget: Budget | None = None
     context_budget: int | None = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
 
 
@@ -205,7 +199,7 @@ def dump_type(options: RunOptions) -> ComponentModel | None:
     """Make a configuration of an answer's type: its JSON schema, in the form that AutoGen's `AssistantAgent` uses."""
     if options.output_type is None:
         return None
-    factory = StructuredMessageFactory(input_model=options.output_type, format_string=options.output_format)
+    factory = StructuredMessageFactory(input_model=options.output_type)
     return factory.dump_component()
 
 
@@ -214,7 +208,7 @@ def _loaded_type(model: ComponentModel | None) -> dict[str, Any]:
     factory = load_part(StructuredMessageFactory, model, "structured_message_factory")
     if factory is None:
         return {}
-    return {"output_content_type": factory.ContentModel, "output_content_type_format": factory.format_string}
+    return {"output_content_type": factory.ContentModel}
 
 
 def load_parts(config: AgentConfig) -> dict[str, Any]:

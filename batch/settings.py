@@ -44,7 +44,7 @@ class BatchSettings(BaseModel):
     @property
     def budget(self) -> Budget:
         """What all tasks together may use; its time is watched apart."""
-        return Budget(max_tokens=self.max_tokens, max_cost=self.max_cost, prices=self.prices)
+        return Budget(max_tokens=self.max_tokens, max_cost=self.max_cost, prices=self.prices).with_prices()
 
     @model_validator(mode="after")
     def _check_budget(self) -> Self:

@@ -83,8 +83,7 @@ def make_agent(
             "coder",
             executor,
             model_client=client,
-            max_steps=choice.steps or 20,
-            **(budget.model_dump(include={"max_cost"}) | {"prices": budget.prices} if budget is not None else {}),
+            budget=(budget or Budget()).model_copy(update={"max_steps": choice.steps}),
             **options,
         )
     options["supported_languages"] = list(LANGUAGES)

@@ -4,8 +4,7 @@ import asyncio
 
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.agents.budget import Prices
+from autogen_codeact.agents import Budget, CodeActAgent, Prices
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 
 ANSWERS = [
@@ -17,12 +16,10 @@ ANSWERS = [
 
 async def main() -> None:
     """Run the agent until its budget is used up."""
-    prices = Prices(prompt=10, completion=10)
+    budget = Budget(max_cost=0.0035, prices=Prices(prompt=10, completion=10))
     model = ReplayChatCompletionClient(ANSWERS)
     async with DockerCommandLineCodeExecutor(mode="session") as executor:
-        agent = CodeActAgent(
-            "coder", executor, model_client=model, max_cost=0.0035, prices=prices, describe_environment=False
-        )
+        agent = CodeActAgent("coder", executor, model_client=model, budget=budget, describe_environment=False)
         result = await agent.run(task="Compute 1!, 2! and 3!, each in a step of its own.")
     answer = result.messages[-1]
     print("stopped:", answer.metadata["stopped"])

@@ -97,6 +97,8 @@ class Team(BaseTeam, Component[TeamConfig]):
             raise TypeError(f"speakers= takes a policy such as RoundRobin() or Handoff(), not {speakers!r:.80}.")
         if not isinstance(budget, Budget | None):
             raise TypeError(f"budget= takes a Budget, such as Budget(max_tokens=5000), not {budget!r:.80}.")
+        if budget is not None:
+            budget.with_prices()
         self._by_name = {participant.name: participant for participant in self._participants}
         if not participants or len(self._by_name) < len(participants):
             raise ValueError("A team needs at least one participant, and each participant a name of its own.")

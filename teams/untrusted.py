@@ -52,7 +52,6 @@ FIXED: dict[str, Any] = {
 """Fields that may have their default only."""
 
 MOST = {
-    "max_output_chars": 200_000,
     "max_retries": 10,
     "max_retries_on_error": 20,
     "max_selector_attempts": 20,
@@ -100,9 +99,7 @@ ALLOWED = {
     "autogen_codeact.executors.AskPerson": Known("tool_policy"),
     "autogen_codeact.executors.AskModel": Known("tool_policy", "instructions"),
     "autogen_codeact.agents.CodeExecutorAgent": Known("agent", f"{_OURS} sources"),
-    "autogen_codeact.agents.CodeActAgent": Known(
-        "agent", f"{_OURS} prompt_style handoffs max_tokens max_seconds max_cost prices"
-    ),
+    "autogen_codeact.agents.CodeActAgent": Known("agent", f"{_OURS} prompt_style handoffs budget"),
     "autogen_codeact.teams.RoundRobin": Known("speakers"),
     "autogen_codeact.teams.Handoff": Known("speakers"),
     "autogen_codeact.teams.Graph": Known("speakers", "graph"),
@@ -242,6 +239,8 @@ def _why_not(provider: str, field: str, value: Any) -> str | None:  # noqa: PLR0
         return None if value == FIXED[field] else f"may only be {FIXED[field]!r}"
     if field == "limits":
         return None if _lowers_limits(value) else "may only lower the default limits"
+    if field == "budget" and isinstance(value, dict) and ALLOWED[provider].kind == "agent":
+        return _why_not(provider, "max_steps", value.get("max_steps"))
     if field in MOST:
         is_allowed = isinstance(value, int | float) and value <= MOST[field]
         return None if is_allowed else f"must be a number of at most {MOST[field]:,}"

@@ -6,7 +6,7 @@ from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import Budget, CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 
 from .solvers import price_tool
@@ -24,7 +24,9 @@ def solver(name, url, model):
         session = "session" if name == "ours, CodeAct" else "process"
         async with BubblewrapCommandLineCodeExecutor(mode=session, work_dir=Path(folder), tools=tools) as executor:
             if name == "ours, CodeAct":
-                agent = CodeActAgent("coder", executor, model_client=client, model_client_stream=True, max_steps=5)
+                agent = CodeActAgent(
+                    "coder", executor, model_client=client, model_client_stream=True, budget=Budget(max_steps=5)
+                )
             else:
                 retries = 2 if name == "ours, retries" else 0
                 agent = CodeExecutorAgent(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -37,7 +36,7 @@ from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, DockerOptions, Mode, SandboxOptions
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext
-from codeact_sandbox.types.skills import Skill, find_skills, parse_skills
+from codeact_sandbox.types.skills import Skill, find_skills
 from codeact_sandbox.types.tool import HostToolProtocol
 from codeact_sandbox.work_folder import WorkFolder
 
@@ -178,20 +177,6 @@ class ManagedSandbox:
             return self.tools.known
         async with self._lifecycle:
             return await self.tools.start()
-
-    def add_skills(self, skills: Sequence[Path | str]) -> None:
-        """Show more skills; those that it has already are ignored."""
-        new = [path for path in (os.fspath(each) for each in skills) if path not in self.options.skills]
-        if not new:
-            return
-        if self.client is not None or self._pool is not None:
-            raise ValueError("skills are shown when a sandbox starts: give skills= to the executor, or its pool")
-        every = parse_skills([*self.options.skills, *new])
-        options = self.options.model_copy(update={"skills": every})
-        options.check_shown()
-        self.options = options
-        if self._undecided is not None:
-            self._undecided = {**self._undecided, "skills": every}
 
     @property
     def skills(self) -> list[Skill]:

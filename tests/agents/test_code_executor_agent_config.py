@@ -45,8 +45,8 @@ ARGUMENTS: dict[str, Any] = {
     "describe_environment": False,
     "context_budget": 50_000,
 }
-TYPED = {"output_content_type", "output_content_type_format"}  # in the config, they are one component
-OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget", "skills", *TYPED}
+TYPED = {"output_content_type"}  # in the config, it is a component
+OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget", *TYPED}
 """Arguments that AutoGen's agent does not have."""
 
 
@@ -79,7 +79,7 @@ def test_every_argument_is_in_the_configuration() -> None:
     fields = set(CodeExecutorAgentConfig.model_fields) - {"structured_message_factory"}
     assert arguments - TYPED == fields | {"approval_func", "redact"}
     parts = {"approval_func", "approve_tool"}  # policies; functions have no configuration
-    tested = {"name", "code_executor", "model_client", "model_context", "tools", "skills", *parts, *ARGUMENTS}
+    tested = {"name", "code_executor", "model_client", "model_context", "tools", *parts, *ARGUMENTS}
     assert fields == tested
 
 

@@ -12,7 +12,7 @@ from autogen_agentchat.messages import (
 from autogen_core.models import SystemMessage
 from pydantic import BaseModel
 
-from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents import Budget, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import ANSWER_NOT_RUN, CUT_OFF
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
@@ -29,7 +29,6 @@ from tests.agents.codeact import (
     user,
 )
 from tests.agents.support import model_answer, plain, received_by, scripted, token_usage
-from tests.cases import case
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
 TOLD_TASK = user("What is 6 * 7?")
@@ -164,7 +163,7 @@ async def test_only_tags_are_run_with_the_prompt_style_of_tags(session: SandboxC
 async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxCodeExecutor) -> None:
     acts = python("print(1)")
     client = scripted(acts, acts, model_answer("As far as I can see, 42.", cost=5))
-    agent = CodeActAgent("actor", session, model_client=client, max_steps=2)
+    agent = CodeActAgent("actor", session, model_client=client, budget=Budget(max_steps=2))
 
     result = await agent.run(task=[TASK])
 
@@ -179,7 +178,9 @@ async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxC
 
 
 async def test_code_in_the_closing_answer_is_not_run(session: SandboxCodeExecutor) -> None:
-    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), python("print(2)")), max_steps=1)
+    agent = CodeActAgent(
+        "actor", session, model_client=scripted(python("print(1)"), python("print(2)")), budget=Budget(max_steps=1)
+    )
     result = await agent.run(task=[TASK])
     not_run = '[{"language": "python", "reason": "answer"}]'
     answer = answer_message(python("print(2)"), steps="1", stopped="max_steps", not_run=not_run)
@@ -193,7 +194,7 @@ async def test_token_limit_ends_the_turn(session: SandboxCodeExecutor) -> None:
         model_answer(python("print(2)"), cost=60),
         model_answer("Enough.", cost=7),
     )
-    agent = CodeActAgent("actor", session, model_client=client, max_tokens=100)
+    agent = CodeActAgent("actor", session, model_client=client, budget=Budget(max_tokens=100))
 
     result = await agent.run(task=[TASK])
 
@@ -205,7 +206,7 @@ async def test_time_limit_ends_running_code_and_keeps_the_session(session: Sandb
     client = scripted(
         python("x = 1"), python("x = 2\nimport time\ntime.sleep(60)"), "No time.", python("print(x)"), "Done."
     )
-    agent = CodeActAgent("actor", session, model_client=client, max_seconds=4)
+    agent = CodeActAgent("actor", session, model_client=client, budget=Budget(max_seconds=4))
 
     result = await agent.run(task=[TASK])
 
@@ -221,7 +222,7 @@ async def test_time_limit_ends_running_code_and_keeps_the_session(session: Sandb
 
 
 async def test_model_without_a_closing_answer_gets_a_note_as_answer(session: SandboxCodeExecutor) -> None:
-    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), ""), max_steps=1)
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), ""), budget=Budget(max_steps=1))
     result = await agent.run(task=[TASK])
     assert result.messages[-1].to_text() == prompt.NO_ANSWER.format(why="the limit of 1 steps was reached")
 
@@ -250,7 +251,9 @@ async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: Sandbox
 
 
 async def test_a_typed_answer_that_never_fits_is_text_and_says_so(session: SandboxCodeExecutor) -> None:
-    agent = CodeActAgent("actor", session, model_client=scripted("a", "b"), output_content_type=Sum, max_steps=1)
+    agent = CodeActAgent(
+        "actor", session, model_client=scripted("a", "b"), output_content_type=Sum, budget=Budget(max_steps=1)
+    )
     result = await agent.run(task=[TASK])
     assert comparable(result.messages[-1:]) == [
         answer_message("b", steps="1", stopped="max_steps", misfit="it holds no JSON")
@@ -279,11 +282,17 @@ async def test_a_setup_that_fails_is_an_error(session: SandboxCodeExecutor) -> N
         await agent.run(task="Go.")
 
 
+class Terse(CodeActAgent):
+    """Shows its model little of an output."""
+
+    MAX_OUTPUT_CHARS = 100
+
+
 async def test_a_long_output_is_in_a_file_that_the_model_can_open(session: SandboxCodeExecutor) -> None:
     prints = python("import os; os.chdir('/tmp')\nfor number in range(1000):\n    print(number)")
     opens = python("print(open('/workspace/.codeact/actor-output-1.txt').read().split()[500])")
     client = scripted(prints, opens, "Done.")
-    agent = CodeActAgent("actor", session, model_client=client, max_output_chars=100)
+    agent = Terse("actor", session, model_client=client)
 
     result = await agent.run(task="Count.")
 
@@ -302,7 +311,7 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
     client = scripted(floods, fills, "Done.")
     limits = Limits(workspace="1m", output=4096)
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20, limits=limits) as executor:
-        await CodeActAgent("actor", executor, model_client=client, max_output_chars=100).run(task="Go.")
+        await Terse("actor", executor, model_client=client).run(task="Go.")
 
     half, few = "a" * 50, "b" * 50
     kept = "; all that was kept of the output is in the file /workspace/.codeact/actor-output-1.txt"
@@ -314,14 +323,9 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
     assert filled.startswith(f"{few}\n[… 200 characters left out here …]\n{few}\n\nFiles made or changed: filler (")
 
 
-async def test_invalid_limits_are_refused() -> None:
-    for arguments, words in [
-        ({"max_steps": 0}, "max_steps must be at least 1, not 0"),
-        ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
-        ({"max_seconds": 0}, "max_seconds must be above 0, not 0"),
-        ({"prompt_style": "xml"}, "prompt_style must be 'markdown' or 'execute', not 'xml'"),
-    ]:
-        with case(arguments, words):
-            executor = DockerCommandLineCodeExecutor(mode="session")
-            with pytest.raises(ValueError, match=words):
-                CodeActAgent("actor", executor, model_client=scripted(), **arguments)
+def test_arguments_that_can_not_be_are_refused() -> None:
+    executor = DockerCommandLineCodeExecutor(mode="session")
+    with pytest.raises(TypeError, match=r"^budget must be a Budget, such as Budget\(max_steps=5\), not 5\.$"):
+        CodeActAgent("actor", executor, model_client=scripted(), budget=5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^prompt_style must be 'markdown' or 'execute', not 'xml'"):
+        CodeActAgent("actor", executor, model_client=scripted(), prompt_style="xml")  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ from PIL import Image as PILImage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.agents.budget import Prices
+from autogen_codeact.agents.budget import Budget, Prices
 from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
 from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
@@ -119,24 +118,20 @@ ARGUMENTS: dict[str, Any] = {
     "supported_languages": ["python", "sh"],
     "handoffs": [Handoff(target="Bob", message="Your turn.")],
     "output_content_type": Sum,
-    "output_content_type_format": "It is {total}.",
     "setup": "import math",
-    "max_steps": 3,
-    "max_tokens": 1000,
-    "max_seconds": 2.5,
-    "max_output_chars": 77,
+    "budget": Budget(
+        max_steps=3, max_tokens=1000, max_seconds=2.5, max_cost=0.5, prices=Prices(prompt=1, completion=2)
+    ),
     "describe_environment": False,
     "context_budget": 50_000,
-    "skills": [str(Path(__file__).parents[2] / "samples" / "skills")],
-    "max_cost": 0.5,
-    "prices": Prices(prompt=1, completion=2),
 }
 
 
 def test_every_argument_survives_json(bubblewrap: None) -> None:
     arguments = set(inspect.signature(CodeActAgent).parameters)
-    typed = {"output_content_type", "output_content_type_format"}  # in the config, they are one component
+    typed = {"output_content_type"}  # in the config, it is a component
     fields = set(CodeActAgentConfig.model_fields) - {"structured_message_factory"} | typed
+    assert len(arguments) <= 20
     assert arguments == fields | {"approval_func", "redact"}
     tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", *ARGUMENTS}
     assert arguments - {"approval_func", "redact"} == tested
@@ -153,14 +148,14 @@ def test_every_argument_survives_json(bubblewrap: None) -> None:
 
     assert twin.dump_component().model_dump_json(exclude_none=True) == text
     config = json.loads(text)["config"]
-    objects = {*typed, "handoffs", "prices"}
+    objects = {*typed, "handoffs", "budget"}
     assert {name: config[name] for name in ARGUMENTS if name not in objects} == {
         name: value for name, value in ARGUMENTS.items() if name not in objects
     }
-    factory = StructuredMessageFactory(input_model=Sum, format_string="It is {total}.")
+    factory = StructuredMessageFactory(input_model=Sum)
     assert config["structured_message_factory"] == factory.dump_component().model_dump(exclude_none=True)
     assert config["handoffs"] == [ARGUMENTS["handoffs"][0].model_dump()]
-    assert config["prices"] == ARGUMENTS["prices"].model_dump()
+    assert config["budget"] == ARGUMENTS["budget"].model_dump(exclude_none=True)
     assert (config["code_executor"]["config"]["timeout"], config["model_context"]["config"]["buffer_size"]) == (7, 5)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import CreateResult, RequestUsage
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import Budget, CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
@@ -308,7 +308,7 @@ async def test_a_message_that_ends_in_a_block_is_never_the_answer(session: Sandb
 
 async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCodeExecutor) -> None:
     client = scripted(python("print(1)"), "```python\nprint(")
-    result = await CodeActAgent("actor", session, model_client=client, max_steps=1).run(task="Go.")
+    result = await CodeActAgent("actor", session, model_client=client, budget=Budget(max_steps=1)).run(task="Go.")
     more = {"not_run": '[{"language": "python", "reason": "truncated"}]', "cut_off": "true"}
     assert comparable(result.messages[-1:]) == [
         answer_message("```python\nprint(", steps="1", stopped="max_steps", **more)

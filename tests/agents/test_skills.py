@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.codeact_prompt import TASK, system_message
@@ -31,16 +30,16 @@ print(subprocess.check_output([sys.executable, "/skills/invoice-totals/scripts/t
 
 @pytest.fixture(params=["docker", "bubblewrap"])
 def executor(request: pytest.FixtureRequest) -> SandboxCodeExecutor:
-    """An executor without skills, not started."""
+    """An executor with skills, not started."""
     request.getfixturevalue("docker_engine" if request.param == "docker" else "bubblewrap")
     kind: Any = DockerCommandLineCodeExecutor if request.param == "docker" else BubblewrapCommandLineCodeExecutor
-    made: SandboxCodeExecutor = kind(mode="session")
+    made: SandboxCodeExecutor = kind(mode="session", skills=[SKILLS])
     return made
 
 
 async def test_the_model_is_told_of_skills_and_its_code_runs_them(executor: SandboxCodeExecutor) -> None:
     client = scripted(python(CODE), "Done.")
-    agent = CodeActAgent("a", executor, model_client=client, skills=[SKILLS], describe_environment=False)
+    agent = CodeActAgent("a", executor, model_client=client, describe_environment=False)
     async with executor:
         await agent.run(task="Go.")
     first, *_, shown = received_by(client)[1]
@@ -60,21 +59,12 @@ async def test_agents_of_one_block_and_teams_are_told_too(bubblewrap: None) -> N
 
 
 async def test_skills_come_with_a_config_and_not_with_an_untrusted_one(bubblewrap: None) -> None:
-    made = BubblewrapCommandLineCodeExecutor(mode="session")
-    config = CodeActAgent("a", made, model_client=scripted(), skills=[SKILLS]).dump_component()
+    made = BubblewrapCommandLineCodeExecutor(mode="session", skills=[SKILLS])
+    config = CodeActAgent("a", made, model_client=scripted()).dump_component()
     loaded = CodeActAgent.load_component(config)
     assert [each.name for each in loaded.code_executor.skills] == ["invoice-totals"]  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match=r"config\.skills: is not a field that an untrusted configuration may set"):
-        check_untrusted(CodeActAgent("a", made, model_client=scripted(), skills=[SKILLS]).dump_component().model_dump())
-
-
-@pytest.mark.filterwarnings("ignore:Using LocalCommandLineCodeExecutor:UserWarning")
-async def test_skills_that_can_not_be_shown_are_refused(bubblewrap: None, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no skills: use an executor of autogen_codeact"):
-        CodeExecutorAgent("a", LocalCommandLineCodeExecutor(work_dir=tmp_path), skills=[SKILLS])
-    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
-        await executor.start()
-        with pytest.raises(ValueError, match="skills are shown when a sandbox starts: give skills= to the executor"):
-            CodeActAgent("a", executor, model_client=scripted(), skills=[SKILLS])
-    with pytest.raises(ValueError, match="has no skill: a skill is a folder with a file"):
-        CodeActAgent("a", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted(), skills=[tmp_path])
+    with pytest.raises(
+        ValueError,
+        match=r"config\.code_executor\.config\.skills: is not a field that an untrusted configuration may set",
+    ):
+        check_untrusted(CodeActAgent("a", made, model_client=scripted()).dump_component().model_dump())

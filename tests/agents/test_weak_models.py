@@ -15,7 +15,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import Budget, CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_search import (
     COULD_RUN,
     SAME_AGAIN,
@@ -211,13 +211,17 @@ async def test_an_answer_that_repeats_itself_is_stopped_and_cut_off(session: San
 async def test_code_before_a_repetition_is_run_and_code_in_thoughts_is_not(session: SandboxCodeExecutor) -> None:
     for text, outputs in [(SUM + MARKET, ["55\n"]), (f"<think>{SUM}{MARKET}", [])]:
         with case(text[:10]):
-            agent = CodeActAgent("coder", session, model_client=Rambling(text), model_client_stream=True, max_steps=1)
+            agent = CodeActAgent(
+                "coder", session, model_client=Rambling(text), model_client_stream=True, budget=Budget(max_steps=1)
+            )
             messages = (await agent.run(task="Go.")).messages
             assert [each.result.output for each in messages if isinstance(each, CodeExecutionEvent)] == outputs
 
 
 async def test_a_stopped_answer_is_whole_in_the_log(session: SandboxCodeExecutor, tmp_path: Path) -> None:
-    agent = CodeActAgent("coder", session, model_client=Rambling(SUM + MARKET), model_client_stream=True, max_steps=1)
+    agent = CodeActAgent(
+        "coder", session, model_client=Rambling(SUM + MARKET), model_client_stream=True, budget=Budget(max_steps=1)
+    )
     async for _ in recorded(agent, task="Go.", path=tmp_path / "run"):
         pass
     events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents import Budget, CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task, run_batch
 from autogen_codeact.batch.results import Results
 from autogen_codeact.batch.rows import Row
@@ -62,7 +62,9 @@ class MakeAgent:
         self.client = client
 
     def __call__(self, executor: CodeExecutor) -> CodeActAgent:
-        return CodeActAgent("coder", executor, model_client=self.client, describe_environment=False, max_steps=5)
+        return CodeActAgent(
+            "coder", executor, model_client=self.client, describe_environment=False, budget=Budget(max_steps=5)
+        )
 
 
 def batch(make: Any, tasks: Any, out: Path | None = None, /, **options: Any) -> Batch:

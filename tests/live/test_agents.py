@@ -19,7 +19,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 from pydantic import BaseModel
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import Budget, CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import python
@@ -76,7 +76,7 @@ async def test_the_agent_that_acts_in_code_runs_to_its_end(
     session: SandboxCodeExecutor, live: ChatCompletionClient
 ) -> None:
     seen = Seen(live)
-    agent = CodeActAgent("actor", session, model_client=seen, max_steps=2)
+    agent = CodeActAgent("actor", session, model_client=seen, budget=Budget(max_steps=2))
     check_run(await agent.run(task=SUM), seen)
 
 

@@ -18,7 +18,7 @@ from autogen_agentchat.conditions import TextMentionTermination
 from autogen_core.models import ChatCompletionClient, ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents import Budget, CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.later import Later
@@ -63,7 +63,13 @@ def make(kind: str, executor: SandboxCodeExecutor, server: str, calls: Path) -> 
     def agent(name: str) -> CodeActAgent:
         client = make_client(server)
         return CodeActAgent(
-            name, executor, model_client=client, tools=[tool], describe_environment=False, max_steps=99, **more
+            name,
+            executor,
+            model_client=client,
+            tools=[tool],
+            describe_environment=False,
+            budget=Budget(max_steps=99),
+            **more,
         )
 
     if kind != "team":
