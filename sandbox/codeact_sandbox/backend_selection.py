@@ -68,7 +68,6 @@ def make_client(
         # There is no engine that sets them.
         rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
         rlimit_without_cgroup={"AS": limits.memory_bytes},
-        own_shm=True,
     )
     return RunnerClient(BubblewrapLauncher(options, name, limits), settings, name, gateway=gateway)
 

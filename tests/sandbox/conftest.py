@@ -90,7 +90,7 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
         await executor.stop()
 
 
-session = shared_executor(mode="session", timeout=30)
+session = shared_executor(kind=DockerCommandLineCodeExecutor, mode="session", timeout=30)
 """One session for all tests of a module."""
 
 

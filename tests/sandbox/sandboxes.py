@@ -1,10 +1,8 @@
 """Running blocks in tests."""
 
-import json
 import textwrap
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ from autogen_codeact.executors import (
     ExecutionResult,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox.backends.seccomp import PROFILE
 
 FORGE = """
     import json, os, socket, stat, struct, sys, threading
@@ -98,16 +95,6 @@ async def out(executor: SandboxCodeExecutor, code: str | CodeBlock, language: st
 def short_result(result: ExecutionResult) -> tuple[str, int, str]:
     """Outcome, exit code and output."""
     return result.outcome, result.exit_code, result.output
-
-
-def without_landlock(folder: Path) -> str:
-    """Path of a profile of system calls, for Docker, that takes Landlock away: as kernels have it that are too old for it."""
-    profile: dict[str, Any] = json.loads(PROFILE.read_text())
-    for entry in profile["syscalls"]:
-        entry["names"] = [name for name in entry["names"] if not name.startswith("landlock_")]
-    path = folder / "seccomp.json"
-    path.write_text(json.dumps(profile))
-    return str(path)
 
 
 async def mark_is_kept(session: SandboxCodeExecutor) -> bool:

@@ -147,7 +147,6 @@ class RunnerSettings:
     no_index: str | None = None  # what pip shows where it has neither a network nor an index; None where it has one
     # host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none
     tools: Mapping[str, Any] | None = None
-    own_shm: bool = False  # whether only this sandbox uses /dev/shm; then process mode empties it between blocks
     # variables for the code. They are sent over the stream: an engine, a process list or a log would show them
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     find_packages: tuple[str, ...] = ()  # packages whose versions are looked up at the start

@@ -11,7 +11,7 @@ worker/      Runs blocks: one, and exits (process mode and commands), or one aft
              ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
              displays (what code shows, on its way), display (`display()` and `_repr_*_` methods), figures (matplotlib),
              imports, ipython_display (hooks for when code imports matplotlib, IPython or plotly),
-             tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, landlock
+             tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork
 
 zygote/      A warm interpreter that has run no user code. Forks workers.
              zygote
@@ -23,7 +23,7 @@ supervisor/  PID 1. Holds the stream to the host, starts blocks, enforces deadli
              session, checkpoints, session_environment (a session and its checkpoints),
              worker_processes (the zygote and the workers),
              tool_relay, channels, proxy, ports (calls of host tools, and network connections of both directions),
-             files, home_folders, ipc (files, and what blocks leave behind)
+             files (of the workspace)
 
 What one block passes through, from the host's request to the host's result:
 

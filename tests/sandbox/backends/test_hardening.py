@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIB = 1024 * 1024
 
 
-executor = shared_executor(timeout=20)
+executor = shared_executor(kind=DockerCommandLineCodeExecutor, timeout=20)
 
 
 def container_of(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 executor = shared_executor(
     "process",
     "session",
+    kind=DockerCommandLineCodeExecutor,
     timeout=20,
     languages={"broken": ["/workspace/not-executable"], "scm": ["no-such-scheme", "-s"]},
 )

@@ -3,25 +3,17 @@
 import asyncio
 
 import pytest
-import pytest_asyncio
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.cases import case
 from tests.sandbox.runner.test_process_mode import executor
-from tests.sandbox.sandboxes import FORGE, out, run, short_result, without_landlock
+from tests.sandbox.sandboxes import FORGE, out, run, shared_executor, short_result
 
 __all__ = ["executor"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def exposed(sandbox_image, tmp_path_factory):
-    """A sandbox without Landlock, where a block can send signals to every process."""
-    profile = without_landlock(tmp_path_factory.mktemp("profile"))
-    async with DockerCommandLineCodeExecutor(timeout=40, seccomp=profile) as started:
-        yield started
-
+exposed = shared_executor(timeout=40)
 
 AGAIN_AND_AGAIN = """
 import os, time
@@ -33,7 +25,7 @@ while time.monotonic() < until:
 
 
 class TestAttacksOnTheSandbox:
-    """Without Landlock signals can be sent, since everything in it has the same user; what must hold is the next block."""
+    """Everything in it has the same user, so signals can be sent; what must hold is the next block."""
 
     async def test_code_that_sends_signals_ends_normally_and_the_next_block_runs(self, exposed):
         for code in [

@@ -256,8 +256,8 @@ class TestDocker:
                 assert await out(executor, "print(6 * 7)") == "42\n"
         ((identity, compiled),) = kept.items()
         assert isinstance(identity, tuple)
-        assert identity[:2] == ("docker", None)
-        assert str(identity[2]).startswith("sha256:")
+        assert identity[0] == "docker "
+        assert str(identity[1]).startswith("sha256:")
         assert sent == [foreign, runner_modules.sources_frame(), compiled]
 
     async def test_sandboxes_with_further_mounts_keep_and_get_nothing(self, sandbox_image, tmp_path, kept, monkeypatch):

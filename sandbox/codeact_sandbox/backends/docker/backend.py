@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import sys
 import uuid
 from concurrent.futures import Future
@@ -43,7 +42,6 @@ def make_client(
         # gVisor's kernel is in the container's control group and dies with it; a process's own limit is reached before, mostly.
         rlimit_without_cgroup={"AS": memory},
         concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
-        own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in (options.extra_volumes or {}).values()),
     )
     say = progress or (lambda line: print(f"codeact: {printable(line)}", file=sys.stderr))  # noqa: T201 - the user waits
 
@@ -68,9 +66,3 @@ def external_effects(options: DockerOptions) -> str | None:
             'run again; mount them with mode "ro" to have it rebuilt'
         )
     return None
-
-
-def _covers_shm(target: str) -> bool:
-    """Return whether a mount is visible in /dev/shm: its files belong to the host and must not be removed."""
-    mounted = posixpath.join("/", posixpath.normpath(target))
-    return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox

@@ -7,6 +7,7 @@ import os
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PATH_ONLY = FOLDER | getattr(os, "O_PATH", 0)
 BATCH = 64
+SKELETON = "/etc/skel"
 
 
 def copy_content(source, target):
@@ -27,7 +28,20 @@ def copy_content(source, target):
                 os.fchmod(copy.fileno(), entry.stat().st_mode & 0o777)
 
 
-def remove_content(folder, keep=()):
+def make_home():
+    """Make the home of code's user like that of a new one, if it is named and does not exist."""
+    home = os.environ.get("HOME")
+    if not home or os.path.exists(home):
+        return
+    try:
+        os.makedirs(home)
+    except OSError:
+        return  # the user has chosen a path where nothing can be made
+    if os.path.isdir(SKELETON):
+        copy_content(SKELETON, home)
+
+
+def remove_content(folder):
     """Remove what is in a folder, in small steps: yields before each, so that the caller can pause or stop.
 
     Nested folders are first moved to the top, so their depth does not matter. What can't be removed stays, and so does what
@@ -35,17 +49,17 @@ def remove_content(folder, keep=()):
     """
     top = os.open(folder, FOLDER)
     try:
-        yield from _remove_entries(top, top, os.fstat(top).st_dev, keep)
+        yield from _remove_entries(top, top, os.fstat(top).st_dev)
     finally:
         os.close(top)
 
 
-def _remove_entries(folder, top, device, keep=()):
+def _remove_entries(folder, top, device):
     """Remove the entries of a folder; below the top, move its folders to the top instead."""
     removed = True
     while removed:
         removed = False
-        for name, is_folder in _list_some(folder, keep):
+        for name, is_folder in _list_some(folder):
             yield
             try:
                 if not is_folder:
@@ -76,7 +90,6 @@ def _allow_access(name, folder, device):
     os.chmod(name, 0o700, dir_fd=folder)
 
 
-def _list_some(folder, keep):
+def _list_some(folder):
     with os.scandir(folder) as entries:
-        others = (entry for entry in entries if entry.name not in keep)
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(others, BATCH)]
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, BATCH)]

@@ -37,7 +37,6 @@ CANCEL_CALL = b"U"  # also block to supervisor
 FATAL_ERROR = b"!"
 # Supervisor to zygote:
 FORK_WORKER = b"W"
-FORK_INSTALLER = b"I"
 ADD_TOOLS = b"T"
 # Zygote to supervisor:
 ZYGOTE_READY = b"H"

@@ -9,7 +9,6 @@ import stat
 import time
 
 from ..shared import folders, packages
-from . import home_folders
 
 CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
@@ -345,5 +344,5 @@ def remove_temporary_files():
             for _ in folders.remove_content(folder):
                 if time.monotonic() > until:
                     raise OSError(62, "there are too many temporary files")
-    home_folders.prepare("session")
+    folders.make_home()
     return {}

@@ -7,7 +7,7 @@ import selectors
 import shlex
 import signal
 
-from ..shared import packages, system, wire
+from ..shared import system, wire
 from . import output_capture, process_block
 
 MAX_JOBS = 64
@@ -16,10 +16,6 @@ WINDOW = 256 * 1024
 SIGNAL_DELAY_S = 0.01
 TOO_MANY = (
     "%d commands run at the same time in this sandbox already, which is the most: wait for one, or kill one" % MAX_JOBS
-)
-NO_LANDLOCK = (
-    "this kernel has no Landlock: in process mode a command could call host tools in the name of a block. Use mode='session', "
-    "or a sandbox without host tools"
 )
 STREAMS = (wire.STDOUT, wire.STDERR)
 
@@ -50,9 +46,8 @@ class Jobs:
             job.stdin.write(data, at_end=op == "end")
 
     def _start(self, ident, message):
-        problem = TOO_MANY if len(self.running) >= MAX_JOBS else self._why_not()
-        if problem:
-            error = {"type": "NotStarted", "message": problem, "line": None}
+        if len(self.running) >= MAX_JOBS:
+            error = {"type": "NotStarted", "message": TOO_MANY, "line": None}
             self._supervisor.send(wire.BLOCK_RESULT, ident, {"outcome": "error", "exit_code": 1, "error": error})
             return
         job = self.running[ident] = Job(self._supervisor, ident, *_request(self._supervisor, message))
@@ -60,10 +55,6 @@ class Jobs:
             block.alone = False
         self._supervisor.scheduler.note_request()
         job.start()
-
-    def _why_not(self):
-        config, workers = self._supervisor.config, self._supervisor.workers
-        return NO_LANDLOCK if config["mode"] != "session" and not config["landlock"] and workers.has_tools() else None
 
     def _send_output(self, ident, job):
         """Answer a request for the output so far: send its tail, of which the host has the head already."""
@@ -89,12 +80,8 @@ def _request(supervisor, message):
     """Return the request to the worker that becomes a job, and its command line."""
     command, config = message["command"], supervisor.config
     text = command if isinstance(command, str) else " ".join(map(shlex.quote, command))
-    request = {"command": ["sh", "{file}"], "installs": False, "environment": {}, "unset": [], "tool_sources": None}
-    code = text.encode("utf-8", "surrogateescape")
-    if supervisor.session is None and not message["env"]:  # variables could make pip run other code
-        packages.prepare(request, code, config)
-    if not request["installs"]:
-        request["command"] = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+    request = {"environment": {}, "unset": [], "tool_sources": None}
+    request["command"] = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     request.update(
         is_job=True,
         mode=config["mode"],
@@ -110,7 +97,7 @@ def _request(supervisor, message):
         tools=None,
         keep_state=None,
     )
-    return request, code
+    return request, text.encode("utf-8", "surrogateescape")
 
 
 class Job(process_block.ProcessBlock):

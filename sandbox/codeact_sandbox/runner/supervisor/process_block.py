@@ -3,7 +3,7 @@
 import os
 import re
 
-from ..shared import packages, system
+from ..shared import system
 from . import block
 
 # In bytes: how much code of earlier blocks is kept to explain a NameError.
@@ -47,7 +47,7 @@ class ProcessBlock(block.Block):
     state_file = None
 
     def start(self):
-        self.worker = self.scheduler.take_worker(self.request)
+        self.worker = self.scheduler.take_worker()
         self.set_environment()
         if self.request["keep_state"] and self.state_file is None:
             # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
@@ -59,13 +59,6 @@ class ProcessBlock(block.Block):
         session = self.supervisor.session
         if session is not None:
             self.request.update(session.environment.for_shell(self.request["cwd"]))
-        else:
-            self.request["environment"] = self.supervisor.homes.variables(self.worker)
-            if self.request["installs"]:
-                self.request["environment"] = packages.variables(self.worker.home)
-            else:
-                own = packages.own_variables(self.worker.home, self.code, self.supervisor.config)
-                self.request["environment"].update(own)
 
     def on_frame(self, kind, ident, message):
         super().on_frame(kind, ident, message)

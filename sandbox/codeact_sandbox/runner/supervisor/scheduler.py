@@ -6,8 +6,7 @@ import os
 import stat
 import time
 
-from ..shared import packages, system, wire
-from . import ipc
+from ..shared import system
 
 # If a block comes so soon after the last one, the next block is prepared at once, else after a pause: neither the block nor
 # the host, which processes its result, is to share the processor with a fork.
@@ -25,7 +24,6 @@ class Scheduler:
         self._config = supervisor.config
         self._in_session = self._config["mode"] == "session"
         self._max_running = 1 if self._in_session else self._config["concurrency"]
-        self._preloaded_files = set()
         self.running = {}
         # The block or the request about checkpoints that uses the session now.
         self.session_task = None
@@ -36,11 +34,6 @@ class Scheduler:
         self._forks_ahead = not self._in_session
         self._last_end = 0.0
         self._back_to_back = False
-
-    def keep_preloaded_files(self):
-        """Never remove what is now in /dev/shm: preloaded modules have created it."""
-        if self._config.get("own_shm"):
-            self._preloaded_files = set(os.listdir(ipc.POSIX_MEMORY))
 
     def note_request(self):
         self._back_to_back = time.monotonic() - self._last_end < BACK_TO_BACK_S
@@ -56,7 +49,7 @@ class Scheduler:
             return
         self._starting = True
         try:
-            while self._queue and self.session_task is None and self._has_room() and self._may_join(self._queue[0]):
+            while self._queue and self.session_task is None and self._has_room():
                 self._start(self._queue.popleft())
         finally:
             self._starting = False
@@ -79,12 +72,6 @@ class Scheduler:
         # time may, but it counts against the limit.
         ending = len(self.supervisor.workers.ending)
         return len(self.running) < self._max_running and ending <= (self._max_running if self.running else 0)
-
-    def _may_join(self, block):
-        """Return whether a block may run beside the others: without Landlock, code could call host tools in another's name."""
-        return bool(self._config["landlock"] or not (self.running or self.supervisor.jobs.running)) or not any(
-            each.request["tools"] for each in (block, *self.running.values())
-        )
 
     def finished(self, task):
         """Remove a block or a checkpoint request that has ended, and start the next block."""
@@ -111,17 +98,12 @@ class Scheduler:
             self.supervisor.loop.call_later(RESULT_DELAY_S, lambda: self.running or call())
 
     def clean_up(self):
-        """Remove what blocks of process mode have left in memory, and undo what keeps the next block from being saved."""
-        for folder in (self._config["workspace"], "/tmp", packages.FOLDER, ipc.POSIX_MEMORY, ipc.POSIX_QUEUES):
+        """Undo what keeps the next block from being saved."""
+        for folder in (self._config["workspace"], "/tmp"):
             with contextlib.suppress(OSError):  # it belongs to another user
                 mode = stat.S_IMODE(os.stat(folder).st_mode)
                 if mode & stat.S_IRWXU != stat.S_IRWXU:
                     os.chmod(folder, mode | stat.S_IRWXU)
-        if not (self._in_session or self.running or self.supervisor.jobs.running):
-            # The kernel does not record which block has created a semaphore, so all are removed when nothing runs.
-            ipc.remove_all()
-            if self._config.get("own_shm"):
-                ipc.remove_files(self._preloaded_files)
 
     def cancel(self, ident):
         """Kill a block or a job, or take a block out of the queue."""
@@ -135,15 +117,10 @@ class Scheduler:
                 waiting.killed = "cancel"
                 waiting.finish()
 
-    def take_worker(self, request):
+    def take_worker(self):
         """Return a worker for one block: the one that was forked ahead, or a new one."""
         workers = self.supervisor.workers
-        if request["installs"]:
-            return workers.start(wire.FORK_INSTALLER)
         worker, self._next_worker = self._next_worker, None
-        if worker is not None and worker.lacks_home:
-            workers.discard(worker)  # there may be space now
-            worker = None
         if worker is None or worker.status is not None:
             worker = workers.start()
         worker.resume()

@@ -7,14 +7,11 @@ import signal
 import sys
 import time
 
-from ..shared import packages, system, wire
-from ..worker import landlock
-from ..zygote import zygote
+from ..shared import folders, packages, system, wire
 from . import (
     channels,
     event_loop,
     files,
-    home_folders,
     job,
     output_capture,
     ports,
@@ -45,10 +42,7 @@ class Supervisor:
         self.outbox = wire.Outbox(1)
         self.files = files.Files(config["workspace"])
         self.output_reader = output_capture.OutputReader(self.loop)
-        self.homes = home_folders.HomeFolders(self.loop, config["home_prefix"], config["protected_folder"] is not None)
-        self.workers = worker_processes.WorkerProcesses(
-            self.loop.selector, config, self._on_zygote_ready, self.fatal, self.homes
-        )
+        self.workers = worker_processes.WorkerProcesses(self.loop.selector, config, self._on_zygote_ready, self.fatal)
         self.jobs = job.Jobs(self)
         self.scheduler = scheduler.Scheduler(self)
         self.session = session.Session(self) if config["mode"] == "session" else None
@@ -70,7 +64,6 @@ class Supervisor:
             self.proxy.set_environment()
             self.proxy.listen()
         # Nothing may write to what exists by now: that would copy its memory into every process.
-        zygote.make_immortal()
         gc.freeze()
         # The zygote is forked before anything is open that user code must not inherit.
         self.workers.start_zygote()
@@ -140,10 +133,9 @@ class Supervisor:
             request.setdefault(name, None)
         self._block_count += 1
         request.update(number=self._block_count, cwd=self.config["workspace"], environment={}, unset=[])
-        request.update(mode=self.config["mode"], installs=False)
+        request.update(mode=self.config["mode"])
         if self.session is None:
             self.workers.add_tools(request["tool_sources"])
-            packages.prepare(request, code, self.config)
         in_interpreter = self.session is not None and not request["command"]
         kind = session_block.SessionBlock if in_interpreter else process_block.ProcessBlock
         self.scheduler.submit(kind(self, ident, request, code))
@@ -208,7 +200,6 @@ class Supervisor:
         if not self._ready:
             self._ready = True
             self.send(wire.HELLO, 0, dict(describe(self.config), **message))
-            self.scheduler.keep_preloaded_files()
             if self.session is not None:
                 self.session.start()
             self.scheduler.fork_next_worker()
@@ -228,7 +219,6 @@ def describe(config):
         "uid": os.getuid(),
         "workspace_writable": os.access(config["workspace"], os.W_OK),
         "oom_visible": system.count_oom_kills() is not None,
-        "landlock": config["landlock"],
         "memory": config.get("memory_bytes"),
     }
 
@@ -253,13 +243,12 @@ def main(configuration, path):
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
     config["memory_bytes"] = min(filter(None, (config.get("memory_bytes"), system.memory_limit())), default=None)
-    config["landlock"] = landlock.version()
     if not system.become_subreaper():
         config["concurrency"] = 1  # an orphan could belong to any of several blocks
     packages.prepare_folder(config)
     if config.get("no_index"):
         packages.refuse(config["no_index"])
-    config["home_prefix"] = home_folders.prepare(config["mode"], config["protected_folder"])
+    folders.make_home()
     os.chdir(config["workspace"])
     Supervisor(config).run()
 

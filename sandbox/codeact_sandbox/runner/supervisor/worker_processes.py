@@ -24,9 +24,6 @@ class WorkerProcess:
         self.on_exit = None
         self.on_disconnect = None
         self.kill_when_forked = False
-        self.home = None
-        # There was no space for a home when it was forked, so its Landlock domain has no rule for one.
-        self.lacks_home = False
 
     def resume(self):
         """Let it run if code of the same user has stopped it."""
@@ -45,12 +42,11 @@ class WorkerProcess:
 class WorkerProcesses:
     """The zygote and all workers: starts them, and reports how they ended."""
 
-    def __init__(self, selector, config, on_ready, on_failure, homes):
+    def __init__(self, selector, config, on_ready, on_failure):
         self._selector = selector
         self._config = config
         self._on_ready = on_ready
         self._on_failure = on_failure
-        self._homes = homes
         self._count = 0
         # Workers of which the zygote has not reported a process yet.
         self._requested = {}
@@ -59,7 +55,6 @@ class WorkerProcesses:
         self.ending = set()
         self._zygote = None
         self._zygote_pid = None
-        self._zygote_home = None
         self._added_tools = None
         self._had_zygote = False
 
@@ -68,10 +63,6 @@ class WorkerProcesses:
     def start_zygote(self):
         ours, theirs = socket.socketpair()
         wire.report_senders(ours)  # it may send before this process runs again
-        if self._zygote_home is not None:
-            self._homes.remove(self._zygote_home)
-        # Modules that it imports read settings there, and blocks may have run before.
-        self._zygote_home = self._homes.make()
         try:
             pid = os.fork()
         except OSError:
@@ -92,9 +83,6 @@ class WorkerProcesses:
     def _become_zygote(self, sock):
         _close_all_but(sock.fileno())
         system.set_limits(self._config.get("rlimits", {}))
-        if self._zygote_home is not None:
-            os.environ["HOME"] = self._zygote_home
-            self._config["path_variables"].pop("HOME", None)  # preloaded modules are to use this home
         zygote.run(sock, self._config)
 
     def add_tools(self, sources):
@@ -122,9 +110,7 @@ class WorkerProcesses:
             if worker is None:
                 return
             if "error" in message:
-                self._set_exited(
-                    worker, NO_PROCESS_STATUS, "the sandbox could not start a process: " + message["error"]
-                )
+                worker.exited(NO_PROCESS_STATUS, "the sandbox could not start a process: " + message["error"])
             else:
                 worker.pid = message["pid"]
                 self._by_pid[worker.pid] = worker
@@ -139,7 +125,7 @@ class WorkerProcesses:
         requested, self._requested = self._requested, {}
         self.start_zygote()
         for worker in requested.values():
-            self._set_exited(worker, NO_PROCESS_STATUS, "the code killed the process that starts blocks")
+            worker.exited(NO_PROCESS_STATUS, "the code killed the process that starts blocks")
         # How those ended that it had already waited for is lost.
         self.collect()
         present = set(system.list_pids())
@@ -148,7 +134,7 @@ class WorkerProcesses:
 
     # Workers
 
-    def start(self, kind=wire.FORK_WORKER):
+    def start(self):
         """Request a worker; frames can be sent to it at once."""
         self._count += 1
         worker = WorkerProcess(self._count)
@@ -156,10 +142,7 @@ class WorkerProcesses:
         system.allow_all_processors((1, self._zygote_pid))
         self._connect(worker, ours)
         self._requested[worker.ident] = worker
-        worker.home, folder = self._homes.make_ahead()
-        worker.lacks_home = worker.home is not None and folder is None
-        fds = [theirs.detach()] + ([] if folder is None else [folder])
-        self._zygote.send(wire.pack(kind, worker.ident, None, b"%d" % len(fds)), fds)
+        self._zygote.send(wire.pack(wire.FORK_WORKER, worker.ident), [theirs.detach()])
         self.resume_zygote()
         return worker
 
@@ -195,15 +178,6 @@ class WorkerProcesses:
         system.send_signal(worker.pid, signal.SIGKILL)
         worker.connection.close()
 
-    def has_tools(self):
-        return bool(self._config.get("tools") or self._added_tools)
-
-    def discard(self, worker):
-        """Kill a worker that is not needed, as soon as its process is known."""
-        worker.kill_when_forked = True
-        if worker.pid is not None and worker.status is None:
-            self.kill(worker)
-
     def collect(self):
         """Handle the end of the children of PID 1."""
         zygote_pid, zygote_ended = self._zygote_pid, False
@@ -221,13 +195,7 @@ class WorkerProcesses:
         self.ending.discard(pid)
         worker = self._by_pid.pop(pid, None)
         if worker is not None:
-            self._set_exited(worker, status)
-
-    def _set_exited(self, worker, status, failure=None):
-        worker.exited(status, failure)
-        # Not earlier: the result must not wait for this.
-        if worker.home is not None:
-            self._homes.remove(worker.home)
+            worker.exited(status)
 
     # Processes that workers have left behind
 

@@ -10,8 +10,8 @@ import site
 import sys
 from select import POLLIN, poll
 
-from ..shared import packages, system, wire
-from . import checkpoint_fork, displays, execution, interpreter, landlock, shell_state, stdio, tools, trees
+from ..shared import system, wire
+from . import checkpoint_fork, displays, execution, interpreter, shell_state, stdio, tools, trees
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -34,16 +34,14 @@ class Worker:
         self.deferred_checkpoint = None
         self.forker = checkpoint_fork.CheckpointForker(config.get("memory_bytes"), self._drop_protection)
         self.reserve = DescriptorReserve()
-        self.domains = landlock.Domains(config["mode"], config["protected_folder"])
         self.user_site = site.getusersitepackages() if config["packages"] and config["user_site"] else None
         self.user_site_changed = None
 
-    def serve(self, fd, home, installs):
+    def serve(self, fd):
         """Serve requests until the supervisor closes the connection; never returns."""
         self.pid = os.getpid()
         self._use_socket(Socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
         if self.script is not None:
-            self.domains.enter(home, all_folders=installs)
             system.become_subreaper()
             if not self._wait(0):  # else the block would wait for this
                 self.script.warm_up()
@@ -75,9 +73,6 @@ class Worker:
         self._open_streams(request, fds)
         interpreter.enter_environment(request)
         self._add_user_site()
-        own = request["environment"].get("PYTHONUSERBASE")
-        if own:
-            sys.meta_path.append(packages.Finder(own + self.config["site"][len(packages.FOLDER) :]))
         path = request["path"]
         self._save_code(ident, path, code)
         displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
@@ -92,7 +87,6 @@ class Worker:
     def _run_cell(self, ident, request, code, fds):
         """Run a Python block of a session, and reconnect."""
         if self.session is None:
-            self.domains.close()
             self.session = interpreter.SessionInterpreter()
             self.forker.checkpoints.hide()
         self.session.namespace.update(tools.add(request["tool_sources"] or ()))
@@ -118,7 +112,6 @@ class Worker:
         """Become the command of a shell block, of another language, or of a job."""
         if self.script is None:
             system.become_subreaper()
-            self.domains.enter()
         stdio.redirect(*fds[:2])
         command, path = request["command"], request["path"]
         if request.get("is_job"):
@@ -165,16 +158,13 @@ class Worker:
         if folder is None:
             return
         try:
-            if self.session is not None and not os.path.isdir(folder):
+            if not os.path.isdir(folder):
                 os.makedirs(folder)  # what is missing now is not found when it is there
             found = os.stat(folder).st_mtime_ns
             if folder in sys.path and found == self.user_site_changed:
                 return
             self.user_site_changed = found
-            if self.config["trusted"]:
-                site.addsitedir(folder)
-            elif folder not in sys.path:
-                sys.path.append(folder)  # site.addsitedir would run lines of its .pth files
+            site.addsitedir(folder)
         except Exception:
             pass  # there is no such folder, or an earlier block has changed the modules site or sys
 

@@ -1,16 +1,13 @@
 """A warm interpreter that has run no user code: imports the requested modules, then forks a worker for each request."""
 
-import ctypes
 import gc
 import importlib
 import os
 import select
 import signal
 import site
-import struct
 import sys
 import time
-import types
 import warnings
 
 from ..shared import packages, system, wire
@@ -46,7 +43,6 @@ def run(sock, config):
     system.reaped()
     gc.collect()
     gc.unfreeze()  # the supervisor's objects are this process's, too
-    make_immortal()
     gc.freeze()
     gc.enable()
     report = {"preload": problems, "tools": broken_tools, "commands": packages.commands(config["find_commands"])}
@@ -164,7 +160,7 @@ class Zygote:
                 if kind == wire.ADD_TOOLS:
                     _add_tools(wire.unpack(payload)[0]["sources"])
                 else:
-                    self._fork_worker(ident, self.reader.take_fds(int(payload)), kind == wire.FORK_INSTALLER)
+                    self._fork_worker(ident, self.reader.take_fds(1))
                 if self.reader.frames:
                     self._report_exits()  # zombies count against the limit of processes
 
@@ -175,7 +171,7 @@ class Zygote:
     def _report(self, kind, ident, text):
         self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
 
-    def _fork_worker(self, ident, fds, installs):
+    def _fork_worker(self, ident, fds):
         try:
             pid = os.fork()
         except OSError as error:
@@ -187,13 +183,13 @@ class Zygote:
             wire.close_all(fds)
             return
         try:
-            self._become_worker(installs, *fds)
+            self._become_worker(*fds)
         except BaseException as error:  # a worker must never return to the zygote's loop
             os.write(2, ("the worker ended with %r" % error).encode())
         finally:
             os._exit(70)
 
-    def _become_worker(self, installs, fd, home=None):
+    def _become_worker(self, fd):
         _signal.set_wakeup_fd(-1)
         _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
         # A block that had the other end of the pipe could fill it, and block the zygote.
@@ -203,41 +199,4 @@ class Zygote:
         os.close(self.null)
         os.setsid()
         os.nice(WORKER_NICENESS)
-        self.ready.serve(fd, home, installs)
-
-
-# Immortal objects: Python does not count their references, so forked processes share their memory though they use them
-
-# Those whose layout is known: an object begins with its reference count, whose lower 32 bits say whether it is immortal.
-# An interpreter with ABI flags has another layout: it is for debugging, or has no global lock.
-_VERSIONS = ((3, 12), (3, 13))
-_IMMORTAL = 0xFFFFFFFF
-_ADDRESS_BITS = 47
-
-
-def is_possible():
-    """Return whether this interpreter has immortal objects in the known layout."""
-    return (
-        sys.implementation.name == "cpython"
-        and sys.version_info[:2] in _VERSIONS
-        and sys.byteorder == "little"
-        and struct.calcsize("P") == 8
-        and not sys.abiflags
-        and ctypes.c_uint32.from_address(id(None)).value == _IMMORTAL
-    )
-
-
-def make_immortal():
-    """Make the objects immortal that exist now and that the garbage collector knows, with what they refer to.
-
-    A forked process writes to most of these in any case: modules, functions, their code and their names.
-    """
-    if not is_possible():
-        return 0
-    memory = (ctypes.c_uint32 * (1 << _ADDRESS_BITS - 2)).from_address(0)
-    objects = gc.get_objects()
-    objects += [each.__code__ for each in objects if type(each) is types.FunctionType]
-    for address in map(id, objects):
-        if memory[address >> 2] != _IMMORTAL:  # else writing it would copy memory that processes share
-            memory[address >> 2] = _IMMORTAL
-    return len(objects)
+        self.ready.serve(fd)
