@@ -23,7 +23,7 @@ supervisor/  PID 1. Holds the stream to the host, starts blocks, enforces deadli
              session, checkpoints, session_environment (a session and its checkpoints),
              worker_processes (the zygote and the workers),
              tool_relay, channels, proxy, ports (calls of host tools, and network connections of both directions),
-             files (of the workspace)
+             files (of the workspace), ipc (what fills memory without a process)
 
 What one block passes through, from the host's request to the host's result:
 
