@@ -3,8 +3,6 @@
 import socket
 import threading
 
-import pytest
-
 from tests.sandbox.egress.servers import Hosts, echo_request, read_request
 
 from .faults import eventually
@@ -26,31 +24,6 @@ async def test_more_connections_at_once_than_there_are_places(subject: Subject, 
     """
     assert await out(subject, code, timeout=40) == ["{b'HTTP/1.1 200 OK'}"]
     assert server.connections == 130
-
-
-# Case 45.
-@each_engine
-async def test_requests_that_never_end(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They give their places back in the end, also where their sender goes on, byte by byte."""
-    monkeypatch.setattr("codeact_sandbox.egress.http_proxy.HEAD_TIMEOUT_S", 1.0)
-    server = hosts.serve(echo_request, "ok.example")
-    await start(subject, allowed(server), nofile=1024)
-    code = f"""
-    import threading, time
-    slow = [proxy() for _ in range(100)]
-    def trickle():
-        while True:
-            for sock in slow:
-                try:
-                    sock.send(b"G")
-                except OSError:
-                    pass
-            time.sleep(0.1)
-    threading.Thread(target=trickle, daemon=True).start()
-    time.sleep(0.3)
-    print(plain("ok.example", {server.port}))
-    """
-    assert await out(subject, code, timeout=40) == ["HTTP/1.1 200 OK"]
 
 
 # Case 45.

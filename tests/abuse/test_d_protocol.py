@@ -13,9 +13,6 @@ import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
 from codeact_sandbox.host import protocol
-from codeact_sandbox.host.blocks import to_result
-from codeact_sandbox.host.connection import Reply
-from tests.cases import case
 from tests.sandbox.sandboxes import FORGE
 
 from .subject import Subject
@@ -200,18 +197,6 @@ TYPED = [
     {"!!python/object/apply:os.system": ["true"]},
     {"__pickle__": "gASVIAAAAAAAAACMBXBvc2l4lIwGc3lzdGVtlJOUjAR0cnVllIWUUpQu"},
 ]  # fmt: skip
-
-
-# Case 60.
-def test_type_tagged_payloads_stay_text() -> None:
-    for payload in TYPED:
-        with case(payload):
-            whole = {**FORGED, "duration_s": 0.1, "dropped": [0], "tail": [0], "number": 1, "before": None}
-            message, data = protocol.unpack(protocol.pack(b"D", 1, {**whole, "value": payload, "error": None})[9:])
-            reply = Reply(message, data, {})
-            result = to_result(reply, split_streams=False)
-            assert result.value_repr == str(payload)
-            assert protocol.decode_value(json.dumps(payload)) is None
 
 
 # Case 60.

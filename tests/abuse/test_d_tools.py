@@ -75,26 +75,6 @@ async def test_no_payload_stalls_the_hosts_loop(subject: Subject) -> None:
         subject.check_event_loop(name)
 
 
-# Case 59.
-@each_engine
-async def test_arguments_of_200_megabytes_are_refused(subject: Subject) -> None:
-    await subject.start({"tools": [Tool(echo)]}, memory="1g")
-    code = """
-        def attempt(size):
-            try:
-                echo("x" * size)
-            except ValueError as error:
-                print(error)
-        attempt(200_000_000)
-        attempt(2_000_000)
-    """
-    output = await subject.out(code, timeout=30)
-    assert output.splitlines() == [
-        f"the arguments of echo have {size + 40} bytes; at most 1048576 can be sent"
-        for size in (200_000_000, 2_000_000)
-    ]
-
-
 # Case 61.
 @one_kind
 async def test_names_that_are_no_tools_and_wrong_arguments_are_errors_without_the_hosts_traceback(subject):

@@ -1,9 +1,7 @@
 """E. Host faults, 72: cancelled while it is created, started, filled, run, or stopped; and many that start at once."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
@@ -95,41 +93,6 @@ async def test_cancel_during_start_leaves_nothing(executor: SandboxCodeExecutor,
             await executor.stop()
         assert sandboxes() <= before, delay
     await works_again(executor)
-
-
-async def cancel_under_way(
-    begin: Callable[[], Coroutine[Any, Any, Any]], moment: float, repeat: Callable[[], Coroutine[Any, Any, Any]]
-) -> None:
-    """Cancel something some seconds after its begin; if it has ended by then, repeat what it needs, and cancel it sooner."""
-    while True:
-        task = asyncio.ensure_future(begin())
-        await asyncio.sleep(moment)
-        if not task.done():
-            return await must_cancel(task)
-        await task
-        await repeat()
-        moment /= 2
-
-
-# Case 72.
-@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
-@pytest.mark.parametrize("moment", [0.0, 0.01, 0.05])
-async def test_cancel_during_upload_leaves_a_sandbox_that_works(reused_executor, tmp_path, moment):
-    large = tmp_path / "large"
-    with large.open("wb") as file:
-        file.truncate(16 << 20)
-    async with reused_executor as executor:
-        await cancel_under_way(
-            lambda: executor.upload(large), moment, lambda: run(executor, "import os; os.remove('large')")
-        )
-        assert await out(executor, "import os; print(os.path.exists('large'))") == "False\n"
-
-        async def change() -> None:
-            (tmp_path / "work" / "large").write_bytes(bytes(16 << 20))
-
-        await change()
-        await cancel_under_way(lambda: run(executor, "print(1)"), moment, change)
-        assert await out(executor, "import os; print(os.path.getsize('large'))") == f"{16 << 20}\n"
 
 
 # Case 72.

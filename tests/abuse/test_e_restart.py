@@ -50,23 +50,3 @@ async def test_engine_restarted_during_a_block_is_an_error_and_the_next_call_has
     finally:
         await executor.stop()
         second_engine.end()
-
-
-# Case 69.
-async def test_engine_restarted_between_blocks_with_live_restore_loses_the_session_and_reports_it(
-    second_engine, untouched
-):
-    second_engine.start(live_restore=True)
-    executor = DockerCommandLineCodeExecutor(docker_host=second_engine.address, mode="session")
-    try:
-        await run(executor, "x = 1")
-        before = executor.container_name
-        second_engine.end()
-        second_engine.start(live_restore=True)
-        result = await run(executor, "'x' in globals()")
-        assert (result.value_repr, result.state) == ("False", "lost")
-        assert executor.container_name != before
-        await eventually(lambda: second_engine.containers() == {executor.container_name}, 20)
-    finally:
-        await executor.stop()
-        second_engine.end()

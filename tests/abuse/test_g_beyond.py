@@ -5,10 +5,6 @@ Case 84 on; each was a hole, or a way to ruin the blocks that follow, until it w
 
 import os
 
-import pytest
-
-from tests.sandbox.sandboxes import FORGE
-
 from .oracles import eventually_empty, processes_in
 from .subject import Subject
 
@@ -80,14 +76,6 @@ OTHERS = """
 """
 
 
-# Case 86.
-async def test_limits_and_priority_of_the_supervisor_and_the_zygote_stay(subject: Subject) -> None:
-    """The kernel asks for the same user only; with four descriptors the supervisor died, with priority 19 it came late."""
-    # A bubblewrap sandbox has the priority of this process.
-    priority = os.getpriority(os.PRIO_PROCESS, 0) if subject.kind.engine == "bubblewrap" else 0
-    assert await subject.out(OTHERS) == "refused\n" * 10 + f"True {priority}\n"
-
-
 FILL = """
     import array, os, socket
     fd, kept, count = os.open(os.devnull, os.O_RDONLY), [], 0
@@ -100,29 +88,6 @@ FILL = """
     except OSError as error:
         print(error.errno, count > 250, flush=True)
 """
-
-
-# Case 88.
-async def test_a_forged_checkpoint_costs_the_session_at_most(subject: Subject) -> None:
-    """A number that is no process's ended the supervisor."""
-    if not subject.session:
-        pytest.skip("there are no checkpoints in process mode")
-    code = f"""
-    {FORGE}
-    import threading, time
-    def speak():
-        sock = socket.socket(fileno=os.dup(control_socket()))
-        for _ in range(40):
-            for _ in range(20):
-                try: sock.sendall(frame(b"C", own_ident(), {{"pid": pid}}))
-                except OSError: return
-            time.sleep(0.005)
-    """
-    assert await subject.out(code) == ""
-    for pid in (10**18, 2**31, 2**22 + 1, 1, 0, -1, True, "7", None, 1.5):
-        assert await subject.out(f"pid = {pid!r}; threading.Thread(target=speak).start()") == ""
-        for _ in range(5):
-            assert await subject.out("time.sleep(0.02); print('next')") == "next\n", pid
 
 
 RAN = """

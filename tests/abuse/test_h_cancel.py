@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.sandbox.sandboxes import out, run
 
 from .faults import eventually
 from .oracles import sandboxes
-from .subject import SUBJECTS, Kind, each_engine
+from .subject import SUBJECTS, Kind
 
 pytestmark = [pytest.mark.usefixtures("docker_engine", "untouched"), pytest.mark.timeout(120)]
 
@@ -153,28 +152,3 @@ async def test_a_block_cancelled_at_any_await_leaves_nothing_and_the_next_works(
             assert task.done()
             await afterwards(moment)
     assert not sandboxes()
-
-
-# Case H20.
-@each_engine
-async def test_a_start_cancelled_at_any_await_leaves_nothing(kind: Kind, tmp_path: Path) -> None:
-    """With files that go there, and a command that runs first."""
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "sent").write_bytes(os.urandom(SIZE))
-    made: list[SandboxCodeExecutor] = []
-
-    async def once() -> None:
-        made.append(kind.make(work_dir=work, init_command="echo x > begun"))
-        await made[-1].start()
-
-    async def afterwards(number: int) -> None:
-        # Who was cancelled need not stop it.
-        if not made[-1].sandbox.client:
-            await eventually(lambda: not sandboxes(), 15)
-        assert await out(made[-1], "print(open('begun').read())") == "x\n\n", number
-        await made[-1].stop()
-        assert not sandboxes(), number
-
-    awaits = await at_each_await(once, afterwards)
-    assert awaits >= 3

@@ -94,36 +94,3 @@ mkfifo -m 4644 by-mkfifo && echo mkfifo
 python3 -c 'import os; os.open("by-open", os.O_CREAT | os.O_WRONLY, 0o4755)' && echo open
 chmod 1777 plain && echo sticky
 """
-
-
-SAID = {
-    "chmod 4755",
-    "chmod 2755",
-    "chmod 6755",
-    "chmod u+s",
-    "chmod g+s",
-    "install",
-    *("mkdir", "mkfifo", "open", "sticky"),
-}
-
-
-# Case H5.
-@each_engine
-@pytest.mark.parametrize("who", ["nobody", "root"])
-async def test_no_program_and_no_file_capability_gives_rights_on_the_host(folder, subject, who):
-    """A capability is what set-user-id is, for one right: an attribute of the file."""
-    await start(subject, folder, who)
-    done = {line for line in (await subject.run(TOOLS, "sh")).output.splitlines() if line in SAID}
-    assert done == {"sticky"}
-    assert with_rights(folder) == set()
-    # In a user namespace of its own code could set it.
-    code = """
-    import os, struct
-    open("/workspace/able", "w").close()
-    for revision, size in ((0x02000000, 20), (0x03000000, 24)):
-        value = struct.pack("<IIIII", revision | 1, 1 << 21, 0, 0, 0) + bytes(size - 20)
-        try: os.setxattr("/workspace/able", "security.capability", value); print("set")
-        except OSError as error: print(error.errno)
-    """
-    assert await subject.out(code) == "1\n1\n"
-    assert os.listxattr(folder / "able") == []

@@ -11,7 +11,7 @@ import pytest
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.journal import digest
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.sandbox.egress.servers import Hosts, answer, read_request
+from tests.sandbox.egress.servers import answer, read_request
 from tests.sandbox.sandboxes import out, run
 
 from ..agents.support import scripted
@@ -153,29 +153,6 @@ for number in range(20):
 os.register_at_fork(after_in_parent=lambda: threading.Thread(target=later, args=(0.5,)).start())
 os.register_at_fork(after_in_child=lambda: threading.Thread(target=later, args=(0.7,)).start())
 """
-
-
-# Case H17.
-async def test_what_a_loaded_journal_leaves_running_reaches_no_host(subject: Subject, hosts: Hosts) -> None:
-    orders: list[bytes] = []
-
-    def take(sock: socket.socket) -> None:
-        orders.append(read_request(sock))
-        sock.sendall(answer(b"17"))
-
-    server = hosts.serve(take, "shop.example")
-    executor = await subject.start({"allow_domains": [f"shop.example:{server.port} in 127.0.0.0/8"]}, pids=128)
-    (subject.work_dir / "prices.csv").write_text("100\n")
-    before = contents(subject.work_dir)
-    for delay in ("", "\ntime.sleep(0.05)", "\ntime.sleep(0.2)"):
-        code = LATER.replace("{port}", str(server.port)) + delay
-        agent = actor(executor)
-        await agent.load_state(state(entry("x = 1"), entry(code), entry(f"y = {len(delay)}")))
-        assert await asyncio.wait_for(agent.rebuild_session(), 30) is not None
-        await asyncio.sleep(1.5)
-        assert orders == []
-        assert contents(subject.work_dir) == before
-    subject._lost = True
 
 
 # Case H17.

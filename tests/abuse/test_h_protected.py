@@ -134,39 +134,6 @@ async def test_no_other_spelling_is_written_back(subject: Subject) -> None:
 
 # Case H13.
 @each_engine
-@pytest.mark.parametrize(
-    "order",
-    [
-        ("HEAD", "objects/x", "refs/heads/x", "config"),
-        ("refs/x", "objects/x", "config", "hooks/post-checkout", "HEAD"),
-        ("HEAD", "commondir", "config"),
-        ("sub/objects/x", "sub/refs/x", "sub/config", "sub/HEAD"),
-    ],
-)
-async def test_a_folder_does_not_become_a_repository_by_its_content(subject, order):
-    """Git takes a folder with HEAD, objects and refs for a repository, and runs what its config names."""
-    canary = subject.work_dir.parent / "ran"
-    folder = "sub" if order[0].startswith("sub") else "."
-    contents = {
-        "HEAD": "ref: refs/heads/main\n",
-        "config": f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch {canary}; false\n",
-        "commondir": "common\n",
-    }
-    await subject.start({"delete_tmp_files": True})
-    artifacts = []
-    for name in ("common/objects/x", "common/refs/x", *order):
-        content = contents.get(name.rpartition("/")[2], "x")
-        code = f"import os\nos.makedirs(os.path.dirname({name!r}) or '.', exist_ok=True)\nopen({name!r}, 'w').write({content!r})"
-        result = await subject.run(code)
-        assert result.outcome == "ok", result
-        artifacts += result.artifacts
-    assert any(item.note is not None and "git repository" in item.note for item in artifacts), artifacts
-    git(subject.work_dir / folder, "status")
-    assert not canary.exists()
-
-
-# Case H13.
-@each_engine
 async def test_no_link_of_the_host_leads_into_a_protected_folder(subject: Subject, repository: Path) -> None:
     (repository / "link").symlink_to(".git")
     before = files_in(repository / ".git")

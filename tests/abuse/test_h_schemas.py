@@ -171,61 +171,7 @@ async def test_a_schema_that_is_too_large_is_refused_by_name(text: str) -> None:
         await HostTools([workbench([tool({"properties": {"a": value}})])]).start()
 
 
-# Case H8.
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"properties": {"a": {"minLength": "3"}}},
-        {"properties": {"a": {"type": RUNS}}},
-        {"$schema": []},
-        {"properties": {"a": {"$ref": "#/$defs/missing"}}},
-    ],
-)
-async def test_arguments_for_an_invalid_schema_are_left_to_the_tool(schema: Any, caplog: Any) -> None:
-    (made,) = await HostTools([workbench([tool(schema)])]).start()
-    assert (await made.run({"a": "x"})).value == '{"a": "x"}'
-    assert [message[:62] for message in caplog.messages] == [
-        "the JSON schema of `tool_0` of the SchemaWorkbench is not valid"[:62]
-    ]
-
-
 WORDS = st.sampled_from(
     [*TEXTS, "a", "__class__", "self", "_call", "print", "class", "\u00b2", "\ufb01", "a-b", "a_b", ""]
 ) | st.text(ANY)
 TYPES = ["string", "integer", "number", "boolean", "null", "object", "array"]
-LEAVES = st.fixed_dictionaries(
-    {},
-    optional={
-        "type": st.sampled_from(TYPES),
-        "title": WORDS,
-        "description": WORDS,
-        "default": WORDS | st.none() | st.lists(WORDS, max_size=2),
-        "enum": st.lists(WORDS | st.none() | st.integers(), min_size=1, max_size=3, unique=True),
-        "const": WORDS,
-        "format": WORDS,
-        "$ref": WORDS | WORDS.map("#/$defs/{}".format),
-        "x-python": st.fixed_dictionaries(
-            {"kind": WORDS | st.sampled_from(["enum", "tuple", "typed_dict"]), "base": WORDS, "keys": WORDS},
-            optional={"members": st.lists(st.tuples(WORDS, WORDS), max_size=2)},
-        ),
-    },
-)
-SCHEMAS = st.recursive(
-    LEAVES,
-    lambda inner: st.tuples(
-        LEAVES,
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "properties": st.dictionaries(WORDS, inner, max_size=3),
-                "items": inner,
-                "prefixItems": st.lists(inner, min_size=1, max_size=2),
-                "anyOf": st.lists(inner, min_size=1, max_size=2),
-                "allOf": st.lists(inner, min_size=1, max_size=2),
-                "additionalProperties": inner | st.booleans(),
-                "required": st.lists(WORDS, max_size=2, unique=True),
-            },
-        ),
-    ).map(lambda both: both[0] | both[1]),
-    max_leaves=6,
-)

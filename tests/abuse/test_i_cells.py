@@ -8,7 +8,7 @@ import pytest
 
 from tests.sandbox.runner.local_runner import LocalRunner
 
-from .subject import SUBJECTS, Subject, in_sessions
+from .subject import SUBJECTS, Subject
 
 in_one_session = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if (kind.engine, kind.mode) == ("bubblewrap", "session")], ids=str, indirect=True
@@ -52,13 +52,3 @@ async def test_a_command_magic_or_task_that_never_ends_is_stopped_at_the_deadlin
         result = await subject.run(code, timeout=0.4)
         assert (result.outcome, result.state) == ("timeout", "restored"), (code, result)
         assert await subject.out("kept") == "5\n"
-
-
-# Case I41.
-@in_sessions
-async def test_a_fork_bomb_in_a_command_ends_with_its_cell(subject: Subject) -> None:
-    await subject.out("kept = 5")
-    result = await subject.run("!bomb() { bomb | bomb & }; bomb; sleep 60", timeout=1.5)
-    assert result.state in ("kept", "restored"), result
-    assert await subject.out("kept") == "5\n"
-    assert await subject.out("!echo on") == "on\n"

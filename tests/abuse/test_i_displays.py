@@ -3,8 +3,7 @@
 import html
 import json
 
-from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
-from codeact_sandbox.host.protocol import DisplayMessage
+from codeact_sandbox.host.display_frames import MAX_BYTES, MAX_DISPLAYS
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Result
 from tests.sandbox.sandboxes import FORGE
@@ -129,24 +128,3 @@ def test_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
 def test_a_terminal_gets_no_control_sequences_of_the_code() -> None:
     result = Result(0, "\x1b]52;c;cm0=\x07\n 1%\r100%\n", value_repr="'\u202e'")
     assert result._repr_mimebundle_()["text/plain"] == "\\x1b]52;c;cm0=\\x07\n100%\n'\\u202e'"
-
-
-# Case I1.
-def test_json_of_millions_of_lists_is_left_out_before_it_is_parsed() -> None:
-    displays = Displays()
-    empty = b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"0]"
-    kinds = (("application/\x1b]0;x\x07+json", 5), ("text/\ud800", 5))
-    assert displays._values(DisplayMessage(False, kinds), b"[[]]x    ") == {}
-    for data in (empty, b"[[]]", b'{"a": 1}', b'{"b": 2}'):
-        parts = (("application/json", len(data)), ("text/plain", 0))
-        displays.add(DisplayMessage(False, parts, "{}", 0, None), data)
-    kept = [list(display.data) for display in displays.kept.values()]
-    assert kept == [
-        ["application/json", "text/plain"],
-        ["text/plain"],
-        ["application/json", "text/plain"],
-        ["text/plain"],
-    ]
-    assert displays.notes() == [
-        "Left out of what was shown: application/json. The JSON of a block's displays can have at most 300,000 lists and objects."
-    ]

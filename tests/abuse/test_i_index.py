@@ -13,7 +13,7 @@ from codeact_sandbox.packages.pip_config import PipConfig
 from tests.sandbox.egress.servers import Hosts
 from tests.sandbox.images import make_wheel
 from tests.sandbox.packages.conftest import configure
-from tests.sandbox.packages.index_server import Index, Page, basic, redirect
+from tests.sandbox.packages.index_server import Index, Page, basic
 
 from .subject import Subject, each_engine, one_kind
 
@@ -162,15 +162,6 @@ def endless(sock: socket.socket) -> None:
 
 
 GIB_10 = 10 * 1024**3
-NOT_SERVED = "The package index could not serve a request: "
-LIES: dict[str, tuple[Callable[[socket.socket], None], int, str]] = {
-    "less than it says": (lying(b"PK", 1000), 200, "its answer breaks off, or is not HTTP"),
-    "10 GB": (lying(b"PK", GIB_10), 502, f"has {GIB_10:,} bytes, and the sandbox has room for 67,108,864 bytes"),
-    "no end": (endless, 200, "has more, and the sandbox has room for 67,108,864 bytes"),
-    "a file of the host": (redirect("file:///etc/passwd"), 502, "only http and https links of an index are followed"),
-    "a service of a cloud": (redirect("https://169.254.169.254/x"), 502, "which is link-local"),
-    "not HTTP": (lambda sock: sock.sendall(bytes(70000)), 502, "its answer breaks off, or is not HTTP"),
-}
 TRY = """
     for project in {projects!r}:
         try:
@@ -178,28 +169,6 @@ TRY = """
         except OSError as error:
             print(type(error).__name__)
 """
-
-
-# Case I22.
-@one_kind
-async def test_files_of_an_index_that_lies(subject, hosts, monkeypatch, tmp_path):
-    content = wheel(tmp_path / "made")
-    index = Index({"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content[:-1] + b"!"})
-    projects = [f"lie{number}" for number, _ in enumerate(LIES)]
-    for project, (send, _, _) in zip(projects, LIES.values(), strict=True):
-        index.pages[f"/simple/{project}/"] = page(b"", f"/files/{project}-1.0.zip")
-        index.pages[f"/files/{project}-1.0.zip"] = send
-    await start(subject, hosts, monkeypatch, index)
-    result = await subject.run(ASK + TRY.format(projects=projects, path="/files/%s/%s-1.0.zip"), timeout=60)
-    assert result.output.split() == [str(status) for _, status, _ in LIES.values()], result
-    # A note is longer than what the others say, and no more than five are shown.
-    assert len(result.notes) == 5
-    for (_, _, expected), note in zip(LIES.values(), result.notes, strict=False):
-        assert note.startswith(NOT_SERVED), note
-        assert expected in note
-    result = await subject.run(INSTALL, "sh", 30)
-    assert "DO NOT MATCH THE HASHES" in result.output, result
-    assert "No module named 'tinywheel'" in (await subject.run("import tinywheel")).output
 
 
 PAGES: dict[str, Page] = {

@@ -8,10 +8,8 @@ import pytest
 
 from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
 from autogen_codeact.runs.results import ResultRecord
-from autogen_codeact.viewer.one_file import write_html
 from codeact_sandbox.types.text import apply_carriage_returns
 from tests.cases import case
 
@@ -154,16 +152,6 @@ def run_with(folder, text, code, language):
         BlockFinished(agent="coder", number=1, result=record),
     ]
     return write_log(folder / "run", lines(events))
-
-
-# Case K1.
-def test_no_saved_run_is_slow_to_export(tmp_path):
-    texts = [("ordinary", ORDINARY * 150), *((name, (seed * 64_000)[:64_000]) for name, seed in CODE.items())]
-    folders = [run_with(tmp_path / name, f"```{name}\n{code}\n```", code, name) for name, code in texts]
-    for export in (write_html, export_notebook, export_json):
-        control, *others = (seconds(lambda run: export(run, io.StringIO()), load_run(folder)) for folder in folders)  # noqa: B023
-        for (name, _), took in zip(texts[1:], others, strict=True):
-            assert took < 20 * control, (export.__name__, name)
 
 
 # Case K1.

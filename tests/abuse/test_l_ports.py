@@ -123,31 +123,6 @@ async def test_a_port_that_never_answers_costs_only_its_own_connections(box: Any
     assert await echoes(echo)
 
 
-# Case L8.
-async def test_floods_have_fair_shares_and_delay_no_block(box: Any) -> None:
-    await serve(box)
-    forward, echo = await box.forward(FLOOD), await box.forward(ECHO)
-    total = 0
-
-    async def read(reader: asyncio.StreamReader) -> None:
-        nonlocal total
-        while data := await reader.read(65536):
-            total += len(data)
-
-    async with connected(forward) as (one, _), connected(forward) as (other, _), connected(forward) as (idle, _):
-        reading = [asyncio.ensure_future(read(each)) for each in (one, other)]
-        for number in range(20):
-            assert (await box.run(f"{number} + 1")).value == number + 1
-        assert await echoes(echo)
-        assert total > 1_000_000
-        before = total
-        await asyncio.wait_for(idle.readexactly(2_000_000), 20)
-        assert total - before < 10_000_000
-        for task in reading:
-            task.cancel()
-        await asyncio.gather(*reading, return_exceptions=True)
-
-
 def asked(url: str, host: str | None = None) -> int:
     """The status of a request; with another `Host`."""
     address = urlsplit(url)
