@@ -3,27 +3,11 @@
 import socket
 import threading
 
-from tests.sandbox.egress.servers import Hosts, echo_request, read_request
+from tests.sandbox.egress.servers import Hosts, read_request
 
 from .faults import eventually
 from .reaching import ASK, SECOND, Listener, allowed, out, start
 from .subject import Subject, each_engine
-
-
-# Case 45.
-@each_engine
-async def test_more_connections_at_once_than_there_are_places(subject: Subject, hosts: Hosts) -> None:
-    server = hosts.serve(echo_request, "ok.example")
-    await start(subject, allowed(server), nofile=1024)
-    code = f"""
-    request = b"GET http://ok.example:{server.port}/ HTTP/1.1\\r\\nHost: ok.example:{server.port}\\r\\n\\r\\n"
-    socks = [proxy() for _ in range(130)]
-    for sock in socks:
-        sock.sendall(request)
-    print({{read(sock)[:15] for sock in socks}})
-    """
-    assert await out(subject, code, timeout=40) == ["{b'HTTP/1.1 200 OK'}"]
-    assert server.connections == 130
 
 
 # Case 45.

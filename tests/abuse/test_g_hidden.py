@@ -5,7 +5,6 @@ import contextlib
 import pytest
 
 from autogen_codeact.executors import SandboxDied
-from tests.sandbox.sandboxes import FORGE
 
 from .oracles import processes_in
 from .subject import Subject, in_sessions
@@ -88,44 +87,3 @@ async def test_a_supervisor_that_the_kernel_kills_for_memory_is_reported(subject
     with contextlib.suppress(SandboxDied):
         result = await subject.run(code, timeout=45)
         assert result.outcome in ("oom", "crashed"), result
-
-
-SPOILT = {
-    "descriptors": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))",
-    "memory": "import resource; resource.setrlimit(resource.RLIMIT_AS, (30 << 20, 30 << 20))",
-    "size of files": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
-    "processes": "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))",
-    "stack": "import resource; resource.setrlimit(resource.RLIMIT_STACK, (4096, 4096))",
-    "timer": "import signal; signal.setitimer(signal.ITIMER_REAL, 0.03)",
-    "trace": "import sys; sys.settrace(lambda *_: 1 / 0); sys.setprofile(lambda *_: 1 / 0)",
-    "audit": "import sys; sys.addaudithook(lambda *_: 1 / 0)",
-    "thief": "import threading\nsock = socket.socket(fileno=os.dup(control_socket()))\n"
-    "def steal():\n  while True: sock.recv(100_000)\nthreading.Thread(target=steal, daemon=True).start()",
-}
-
-# Long enough for the timer.
-GOES_ON = "import time; time.sleep(0.06); print('goes on', 'alive' in globals())"
-# How one may end that is not ok: it raised, or it took the interpreter with it.
-TOLD = {("error", "kept"), *((outcome, state) for outcome in ("crashed", "timeout") for state in ("restored", "lost"))}
-
-
-# Case 103.
-@in_sessions
-@pytest.mark.timeout(120)
-async def test_a_session_that_damages_its_interpreter_is_reported_and_replaced(subject: Subject) -> None:
-    """Which block suffers may be a race: the thief wins it at the first or at a later one. What is told is true in each case."""
-    for what, code in SPOILT.items():
-        await subject.out(FORGE + "\n    alive = True")
-        alive, failed, blocks = True, False, 0
-        while blocks < 4 or failed:
-            had_failed = failed
-            result = await subject.run(GOES_ON if blocks else code, timeout=4)
-            blocks, failed, alive = blocks + 1, result.outcome != "ok", alive and result.state != "lost"
-            if failed:
-                assert (result.outcome, result.state) in TOLD, (what, blocks, result)
-                # What fails is put back or replaced, so that the next works.
-                assert not had_failed, (what, blocks, result)
-            elif blocks > 1:
-                assert result.output == f"goes on {alive}\n", (what, blocks, result)
-        await subject.run("kill -9 -1", "sh")  # a new session for the next
-    await subject.out("print('a new session')")

@@ -1,7 +1,6 @@
 """K7. No character that can't be seen is printed, or is in what somebody decides about, by Unicode's properties."""
 
 import sys
-from pathlib import Path
 
 import pytest
 import regex
@@ -12,8 +11,6 @@ from autogen_codeact.executors import AskPerson
 from autogen_codeact.viewer.control import ApprovalQuestion
 from codeact_sandbox.tools.approval import ToolApprovalRequest
 from codeact_sandbox.types.filenames import printable, printable_text
-
-from ..cli.support import code, codeact
 
 # One search: a match for each character would take seconds, in each process that collects the tests.
 IGNORABLE = regex.findall(r"\p{Default_Ignorable_Code_Point}", "".join(map(chr, range(sys.maxunicode + 1))))
@@ -70,18 +67,3 @@ async def test_what_is_approved_has_no_invisible_character(monkeypatch: pytest.M
     for text in [*asked, screen.shown, str(document["text"]), str(document["arguments"])]:
         assert not set(text) & {*IGNORABLE, *BLANK}, ascii(text)[:200]
         assert "\\u3164" in text, ascii(text)[:200]
-
-
-# Case K7.
-@pytest.mark.usefixtures("bubblewrap")
-def test_output_and_names_of_files_have_no_invisible_character(tmp_path: Path):
-    page = tmp_path / "page.md"
-    hidden = "\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\ufe0f\U000e0100"
-    page.write_text(
-        code(f"print('a{hidden}b')", f"open('n{hidden}.txt', 'w').close()", f"raise ValueError('e{hidden}')")
-    )
-    done = codeact("exec", "--sandbox", "bubblewrap", page, cwd=tmp_path)
-    written = done.out + done.err
-    assert not set(written) & {*IGNORABLE, *BLANK}
-    for begin in ("a", "n", "e"):
-        assert f"{begin}{escape(hidden)}" in written, written
