@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response, TaskResult
@@ -25,9 +25,8 @@ from autogen_agentchat.messages import (
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 
-from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import CodeRunner, RunOptions
@@ -36,7 +35,6 @@ from autogen_codeact.agents.config import (
     AgentConfig,
     CodeExecutorAgentState,
     dump_parts,
-    dump_type,
     load_parts,
     read_state,
 )
@@ -199,14 +197,6 @@ class BaseCodeAgent(BaseChatAgent):
                 conversation.system_message = self._whole_system_message(self._system_message, tools, environment)
                 self._described = shown
             return await self._solve(conversation, token, emit)
-
-    def _message(self, answer: Answer, usage: RequestUsage | None, metadata: dict[str, str]) -> BaseChatMessage:
-        """Make a message of the answer: a `StructuredMessage` with a value, else a `TextMessage`."""
-        more: dict[str, Any] = {"source": self.name, "models_usage": usage, "metadata": metadata}
-        if answer.value is None:
-            return TextMessage(content=answer.text, **more)
-        kind = cast(type[BaseChatMessage], StructuredMessage[type(answer.value)])  # type: ignore[misc]
-        return kind(content=answer.value, **more)
 
     @abstractmethod
     def _whole_system_message(self, task: str, tools: Sequence[HostToolProtocol], environment: str | None) -> str:
@@ -385,7 +375,6 @@ class BaseCodeAgent(BaseChatAgent):
             "supported_languages": self._supported_languages,
             "describe_environment": self._options.describe_environment,
             "context_budget": self._context_budget,
-            "structured_message_factory": dump_type(self._options),
         }
 
     @classmethod

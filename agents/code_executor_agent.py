@@ -12,11 +12,9 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
-from pydantic import BaseModel
 
-from autogen_codeact.agents.answer import from_text
 from autogen_codeact.agents.approval import ApprovalFuncType
-from autogen_codeact.agents.arguments import check_lists, check_output_type
+from autogen_codeact.agents.arguments import check_lists
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_runner import BROKEN, RunOptions
 from autogen_codeact.agents.code_search import (
@@ -50,8 +48,6 @@ CODE_OF_OTHERS = (
     "There is code in the thread, but it was not run, because only code in a message of {sources} is run. "
     "Please send the code to run in such a message."
 )
-MISFIT = "That answer does not fit: {problem}. Give the answer as one JSON value and nothing else."
-MAX_CORRECTIONS = 2
 CARRY_ON = "Do that now: send the whole corrected code in one code block."
 
 
@@ -80,9 +76,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             can stream. Default: no.
         tools, approve_tool, describe_environment, context_budget, redact: As in `CodeActAgent`; but the default of
             `context_budget` is no limit.
-        output_content_type: A pydantic model that the answer must fit; it is then a `StructuredMessage` of it. The model is asked
-            for it in the strictest form of JSON that it and its server accept, twice again if it does not fit. Needs a model.
-            Default: the answer is text.
 
     Raises:
         TypeError: An argument is something else than it says above.
@@ -120,14 +113,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         redact: RedactResult | None = None,
         describe_environment: bool = True,
         context_budget: int | None = None,
-        output_content_type: type[BaseModel] | None = None,
     ) -> None:
         check_lists(sources=sources)
-        check_output_type(output_content_type)
-        if output_content_type is not None and model_client is None:
-            raise ValueError(
-                "output_content_type needs a model_client: without a model the output of code is the answer."
-            )
         if max_retries_on_error < 0:
             raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
         if max_retries_on_error and model_client is None:
@@ -150,7 +137,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 tools,
                 approve_tool,
                 redact,
-                output_type=output_content_type,
                 describe_environment=describe_environment,
             ),
         )
@@ -182,9 +168,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 if problem is not None:
                     await conversation.notify(problem)
                 if is_last or problem is None:
-                    # What is cut off can't be a typed answer; the model gives another one.
-                    final_message = generated if problem is None or self._options.output_type is None else None
-                    return await self._finish(conversation, final_message, token, emit, ran=ran)
+                    return self._answer(generated, ran)
                 await emit(self._generation_event(attempt, generated, code, problem))
                 continue
             if code.blocks == repeated.told:
@@ -213,35 +197,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             await conversation.add_plan(decided.decision.reason)
             await conversation.notify(CARRY_ON)
 
-        return await self._finish(conversation, None, token, emit, ran=ran)
-
-    async def _finish(
-        self,
-        conversation: Conversation,
-        final_message: CreateResult | None,
-        token: CancellationToken,
-        emit: Emit,
-        *,
-        ran: Sequence[str],
-    ) -> BaseChatMessage:
-        """Have the model give the answer, unless `final_message` is it; a typed answer that does not fit is sent back."""
-        output_type = self._options.output_type
-        if output_type is None:
-            return self._answer(final_message or await conversation.generate(token, emit), ran)
-        for correction in range(MAX_CORRECTIONS + 1):
-            generated = final_message or await conversation.generate(token, emit, output_type)
-            try:
-                answer = from_text(str(generated.content), output_type)
-            except ValueError as error:
-                misfit, final_message = str(error), None
-            else:
-                return self._message(answer, generated.usage, {})
-            if correction < MAX_CORRECTIONS:
-                sent_back = MISFIT.format(problem=misfit)
-                await conversation.notify(sent_back)
-                await emit(self._generation_event(correction, generated, FoundCode([], cut_off=False), sent_back))
-        text = self._answer(generated, ran)
-        return text.model_copy(update={"metadata": text.metadata | {"misfit": misfit}})
+        return self._answer(await conversation.generate(token, emit), ran)
 
     def _problem(self, code: FoundCode, notes: NotRunNotes, *, is_last: bool) -> str | None:
         """Return why a message that runs nothing is not the answer, as a message to the model; None if it is."""

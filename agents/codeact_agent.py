@@ -6,14 +6,14 @@ import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.messages import BaseChatMessage
+from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
@@ -44,7 +44,7 @@ from autogen_codeact.agents.code_search import (
     find_code,
     is_cut_off,
 )
-from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
+from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, Conversation, Emit
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.model import model_name
@@ -258,7 +258,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         await conversation.notify(prompt.CLOSING[limit].format(limit=most) + prompt.CLOSE)
         generated = None
         with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
-            generated = await conversation.generate(inner, emit, self._options.output_type)
+            generated = await conversation.generate(inner, emit)
         return self._closing_answer(limit, most, meter.used.steps, generated)
 
     async def _step(
@@ -342,6 +342,14 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         metadata |= {"cut_off": "true"} if is_cut_off(text) else {}
         return self._message(answer, generated.usage if generated is not None else None, metadata)
 
+    def _message(self, answer: Answer, usage: RequestUsage | None, metadata: dict[str, str]) -> BaseChatMessage:
+        """Make a message of the answer: a `StructuredMessage` with a value, else a `TextMessage`."""
+        more: dict[str, Any] = {"source": self.name, "models_usage": usage, "metadata": metadata}
+        if answer.value is None:
+            return TextMessage(content=answer.text, **more)
+        kind = cast(type[BaseChatMessage], StructuredMessage[type(answer.value)])  # type: ignore[misc]
+        return kind(content=answer.value, **more)
+
     # Configuration
 
     def _to_config(self) -> CodeActAgentConfig:
@@ -351,4 +359,5 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             handoffs=list(self._options.handoffs) or None,
             setup=self._options.setup,
             budget=self._budget,
+            structured_message_factory=dump_type(self._options),
         )

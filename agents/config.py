@@ -54,7 +54,6 @@ class AgentConfig(BaseModel):
     approve_tool: ComponentModel | None = None
     describe_environment: bool = True
     context_budget: int | None = Field(default=None, ge=MIN_BUDGET)
-    structured_message_factory: ComponentModel | None = None
 
     @model_serializer(mode="wrap")
     def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -92,6 +91,7 @@ class CodeActAgentConfig(AgentConfig):
     setup: str | None = None
     budget: Budget | None = None
     context_budget: int | None = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
+    structured_message_factory: ComponentModel | None = None
 
 
 class CodeExecutorAgentState(BaseModel):
@@ -216,7 +216,7 @@ def load_parts(config: AgentConfig) -> dict[str, Any]:
     plain = type(config).model_fields.keys() - {"structured_message_factory"}
     return {
         **{name: getattr(config, name) for name in plain},
-        **_loaded_type(config.structured_message_factory),
+        **_loaded_type(getattr(config, "structured_message_factory", None)),
         "code_executor": load_part(CodeExecutor, config.code_executor, "code_executor"),
         "model_client": load_part(ChatCompletionClient, config.model_client, "model_client"),
         "model_context": load_part(ChatCompletionContext, config.model_context, "model_context"),

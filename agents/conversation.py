@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -23,20 +22,13 @@ from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
-    RequestUsage,
     SystemMessage,
     UserMessage,
 )
-from pydantic import BaseModel
 
 from autogen_codeact.agents.model import (
-    JsonForm,
     awaited,
-    is_refusal,
-    json_forms,
     stream_answer,
-    sum_usage,
-    unusable,
 )
 
 IMAGE_CHARS = 4_000
@@ -161,8 +153,6 @@ def _parts(message: LLMMessage) -> tuple[str, int]:
     return "\n".join(filter(None, texts)), sum(isinstance(part, Image) for part in content)
 
 
-SCHEMA = "Give that as one JSON value that fits this schema, and nothing else:\n{schema}"
-
 Emit = Callable[[BaseAgentEvent], Awaitable[None]]
 """Passes an event on, and waits until the reader of the agent's stream asks for the next one."""
 
@@ -186,7 +176,6 @@ class Conversation:
         """Put before the conversation; None for no system message."""
         self._stream = stream
         self._budget = budget
-        self._refused: set[JsonForm] = set()
 
     async def messages(self, token: CancellationToken, *question: LLMMessage) -> list[LLMMessage]:
         """Return all messages of the next request to the model, with a question that is not kept."""
@@ -217,14 +206,9 @@ class Conversation:
         if plan.strip():
             await self._context.add_message(AssistantMessage(content=plan, source=self._source))
 
-    async def generate(
-        self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
-    ) -> CreateResult:
-        """Call the model, and add its answer to the context.
-
-        The model is asked for JSON that fits `typed`, if given, in the strictest form that it and its server accept.
-        """
-        result = await (self.ask(token, emit) if typed is None else self._ask_typed(token, emit, typed))
+    async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:
+        """Call the model, and add its answer to the context."""
+        result = await self.ask(token, emit)
         await self.add_answer(result)
         return result
 
@@ -241,44 +225,10 @@ class Conversation:
             message = AssistantMessage(content=content, thought=result.thought, source=self._source)
             await self._context.add_message(message)
 
-    async def _ask_typed(self, token: CancellationToken, emit: Emit, typed: type[BaseModel]) -> CreateResult:
-        begun, spent = False, RequestUsage(prompt_tokens=0, completion_tokens=0)
-
-        async def passing_on(event: BaseAgentEvent) -> None:
-            nonlocal begun
-            begun = True
-            await emit(event)
-
-        schema = json.dumps(typed.model_json_schema(), ensure_ascii=False)
-        explained = UserMessage(content=SCHEMA.format(schema=schema), source=self._source)
-        for form in json_forms(self.client, typed):
-            if form in self._refused:
-                continue
-            try:
-                result = await self.ask(token, passing_on, form, *([] if form is typed else [explained]))
-            except Exception as error:
-                # A server may refuse a form that the model's description promises.
-                answered = unusable(error)
-                if form is None or begun or not (answered or is_refusal(error)):
-                    raise
-                if answered is None:
-                    self._refused.add(form)
-                else:
-                    spent = sum_usage(spent, answered.usage)
-            else:
-                return result.model_copy(update={"usage": sum_usage(spent, result.usage)})
-        raise AssertionError("plain text is never left out")
-
-    async def ask(
-        self,
-        token: CancellationToken,
-        emit: Emit,
-        form: JsonForm = None,
-        *question: LLMMessage,
-    ) -> CreateResult:
-        """Call the model, and return its answer; neither that nor the question is added to the context."""
-        messages = await self.messages(token, *question)
-        async with aclosing(stream_answer(self.client, messages, token, stream=self._stream, form=form)) as answer:
+    async def ask(self, token: CancellationToken, emit: Emit) -> CreateResult:
+        """Call the model, and return its answer, which is not added to the context."""
+        messages = await self.messages(token)
+        async with aclosing(stream_answer(self.client, messages, token, stream=self._stream)) as answer:
             async for item in answer:
                 if isinstance(item, str):
                     await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))

@@ -19,15 +19,11 @@ from autogen_core.models import (
 from pydantic import ValidationError
 
 from autogen_codeact.agents.model import (
-    JsonForm,
-    UnusableAnswer,
     awaited,
     explain_unreadable_answer,
     is_refusal,
-    json_forms,
     messages_for,
     sum_usage,
-    unusable,
 )
 from autogen_codeact.agents.text import json_values, shorten, well_formed
 
@@ -53,13 +49,35 @@ class DecisionResult:
     usage: RequestUsage
 
 
+class UnusableAnswer(Exception):
+    """The client received an answer in JSON and raised instead of returning it."""
+
+    def __init__(self, problem: str, usage: RequestUsage) -> None:
+        super().__init__(problem)
+        self.usage = usage
+
+
+def unusable(error: Exception) -> UnusableAnswer | None:
+    """Return what a client's exception says of an answer in JSON; None if it is about something else."""
+    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
+        return UnusableAnswer("it does not fit the schema", RequestUsage(0, 0))
+    # By name, because importing openai costs half a second and other clients don't need it.
+    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
+        used = getattr(getattr(error, "completion", None), "usage", None)
+        return UnusableAnswer(
+            "it was cut off by a limit",
+            RequestUsage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0)),
+        )
+    return None
+
+
 class RetryDecider:
     """Requests retry decisions of a model, in the strictest output format that the model and its server accept."""
 
     def __init__(self, source: str, *, deadline: float = DEADLINE_S) -> None:
         self._source = source
         self._deadline = deadline
-        self._refused: set[JsonForm] = set()
+        self._in_words = False
 
     async def ask(self, client: ChatCompletionClient, conversation: Ask, token: CancellationToken) -> DecisionResult:
         """Decide whether the failure at the end of a conversation is worth another attempt.
@@ -71,7 +89,7 @@ class RetryDecider:
         for attempt in range(2):
             try:
                 # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
-                answer = await self._create(client, await conversation(*question), token, skip=attempt)
+                answer = await self._create(client, await conversation(*question), token, in_words=attempt > 0)
             except TimeoutError:
                 return DecisionResult(_no(f"no decision came within {self._deadline:g} s"), spent)
             except UnusableAnswer as unread:
@@ -90,24 +108,38 @@ class RetryDecider:
         return DecisionResult(_no(f"the model did not say whether to repair the code ({problem})"), spent)
 
     async def _create(
-        self, client: ChatCompletionClient, messages: list[LLMMessage], token: CancellationToken, *, skip: int
+        self, client: ChatCompletionClient, messages: list[LLMMessage], token: CancellationToken, *, in_words: bool
     ) -> CreateResult:
-        """Try each output format: a server may refuse one that the model's description claims."""
-        forms = [form for form in json_forms(client, RetryDecision) if form not in self._refused]
-        for form in forms[skip:] or forms:
-            # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
-            call = client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
-            try:
-                with explain_unreadable_answer():
-                    async with asyncio.timeout(self._deadline):
-                        return await awaited(call, token)
-            except Exception as error:
-                if (unread := unusable(error)) is not None:
-                    raise unread from error
-                if form is None or not is_refusal(error):
-                    raise
-                self._refused.add(form)
-        raise AssertionError("plain text is never left out")
+        """Ask in the strictest form that the model's description promises, or in words, if the server refuses that."""
+        strict: type[RetryDecision] | bool | None = None
+        if not (in_words or self._in_words):
+            info = client.model_info
+            strict = RetryDecision if info.get("structured_output") else info.get("json_output") or None
+        try:
+            return await self._call(client, messages, token, strict)
+        except Exception as error:
+            if strict is None or not is_refusal(error):
+                raise
+        self._in_words = True
+        return await self._call(client, messages, token, None)
+
+    async def _call(
+        self,
+        client: ChatCompletionClient,
+        messages: list[LLMMessage],
+        token: CancellationToken,
+        form: type[RetryDecision] | bool | None,
+    ) -> CreateResult:
+        # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
+        call = client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
+        try:
+            with explain_unreadable_answer():
+                async with asyncio.timeout(self._deadline):
+                    return await awaited(call, token)
+        except Exception as error:
+            if (unread := unusable(error)) is not None:
+                raise unread from error
+            raise
 
 
 def parse_decision(text: str) -> RetryDecision:

@@ -14,15 +14,11 @@ from weakref import WeakSet
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
-from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents.model_calls import ModelMiddleware, innermost, until_repetition
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, well_formed
 
 T = TypeVar("T")
-
-JsonForm = type[BaseModel] | bool | None
-"""What `ChatCompletionClient.create` takes as `json_output`: a schema, JSON mode, or plain text."""
 
 _REFUSED = frozenset({400, 415, 422, 501})
 _UNREADABLE_ANSWER = (AttributeError, LookupError, TypeError, json.JSONDecodeError)
@@ -60,11 +56,10 @@ async def stream_answer(
     cancellation_token: CancellationToken,
     *,
     stream: bool,
-    form: JsonForm = None,
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Yield the model's answer as it comes, the complete result last."""
     # Never `json_output=False`: that sends a response_format too, which servers without JSON mode refuse.
-    more: dict[str, Any] = {"cancellation_token": cancellation_token} | ({} if form is None else {"json_output": form})
+    more: dict[str, Any] = {"cancellation_token": cancellation_token}
     with explain_unreadable_answer():
         sent = messages_for(client, messages)
         if not stream:
@@ -148,35 +143,6 @@ def is_refusal(error: Exception) -> bool:
     if isinstance(error, _UNREADABLE_ANSWER):
         return False
     return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED
-
-
-class UnusableAnswer(Exception):
-    """The client received an answer in JSON and raised instead of returning it."""
-
-    def __init__(self, problem: str, usage: RequestUsage) -> None:
-        super().__init__(problem)
-        self.usage = usage
-
-
-def unusable(error: Exception) -> UnusableAnswer | None:
-    """Return what a client's exception says of an answer in JSON; None if it is about something else."""
-    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
-        return UnusableAnswer("it does not fit the schema", RequestUsage(0, 0))
-    # By name, because importing openai costs half a second and other clients don't need it.
-    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
-        used = getattr(getattr(error, "completion", None), "usage", None)
-        return UnusableAnswer(
-            "it was cut off by a limit",
-            RequestUsage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0)),
-        )
-    return None
-
-
-def json_forms(client: ChatCompletionClient, schema: type[BaseModel]) -> list[JsonForm]:
-    """Return the forms in which a model can answer with a value of a type, the strictest first."""
-    info = client.model_info
-    strict: list[JsonForm] = [schema] if info.get("structured_output") else []
-    return [*strict, *([True] if info.get("json_output") else []), None]
 
 
 def messages_for(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> list[LLMMessage]:

@@ -84,8 +84,7 @@ def forms(server: OpenAIServer) -> list[str | None]:
 @pytest.mark.parametrize(
     ("refuses", "asked"),
     [
-        ({"json_schema"}, ["json_schema", "json_object", "json_object"]),
-        ({"json_schema", "json_object"}, ["json_schema", "json_object", None, None]),
+        ({"json_schema"}, ["json_schema", None, None]),
     ],
 )
 async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, asked) -> None:

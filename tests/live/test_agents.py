@@ -139,7 +139,7 @@ async def test_an_answer_has_the_type_that_was_asked_for(
     session: SandboxCodeExecutor, live: ChatCompletionClient
 ) -> None:
     seen = Seen(live, python("print(sum(range(11)))"))
-    agent = CodeExecutorAgent("coder", session, model_client=seen, output_content_type=Sum)
+    agent = CodeActAgent("coder", session, model_client=seen, output_content_type=Sum)
     answer = (await agent.run(task=SUM)).messages[-1]
     assert isinstance(answer, StructuredMessage)
     assert isinstance(answer.content, Sum)
