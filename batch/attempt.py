@@ -133,9 +133,7 @@ def requested_delay(error: Exception) -> float | None:
 
 def is_unusable_log(error: BaseException) -> bool:
     """Return whether an error says that a run log can't be continued, so that the task needs a new one."""
-    return (isinstance(error, RunError | LogLocked) and not isinstance(error, RunIsFinishedError)) or isinstance(
-        error, FileExistsError
-    )
+    return isinstance(error, RunError | LogLocked | FileExistsError) and not isinstance(error, RunIsFinishedError)
 
 
 def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -> float:
@@ -156,17 +154,8 @@ async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -
 
 
 def _takes_task(make: MakeAgent) -> bool:
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    required = [each for each in by_position if each.default is each.empty]
-    return (
-        len(required) > 1
-        or any(each.kind == each.VAR_POSITIONAL for each in parameters)
-        or (len(by_position) > 1 and by_position[1].name == "task")
-    )
+    second = list(inspect.signature(make).parameters.values())[1:2]
+    return any(each.name == "task" or each.default is each.empty for each in second)
 
 
 @dataclass

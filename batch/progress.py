@@ -13,7 +13,7 @@ class BatchCounts:
         total: Rows that it will have; None as long as the tasks have not been read to their end.
         waiting: Tasks that wait for their next attempt.
         cost: What they cost; None without prices.
-        tasks_per_minute: Rows a minute, in the last minutes of this command; 0 before the first.
+        tasks_per_minute: Rows a minute, in this command; 0 before the first.
         seconds_left: About how long it will take; None if that is not known.
     """
 

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,8 +28,6 @@ from codeact_sandbox.host.waiting import in_thread
 logger = logging.getLogger("autogen_codeact")
 MAX_UNREAD = 100  # rows that nobody has taken before no further task begins
 CANCEL_S = 60.0  # seconds that cancelled attempts have to end, before they are left alone
-LATE_S = 90.0  # the same after `task_timeout`; ending a sandbox may take 60
-RATE_ROWS = 50
 
 
 async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
@@ -83,7 +81,7 @@ class Scheduler:
         self._folder: BatchFolder | None = None
         self._began = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ends: deque[float] = deque(maxlen=RATE_ROWS)
+        self._ended_rows = 0
 
     def stop(self) -> None:
         """Begin no further attempt; any thread may call it."""
@@ -94,11 +92,8 @@ class Scheduler:
 
     def counts(self) -> BatchCounts:
         """Return how far the batch is."""
-        now = time.monotonic()
         rows = self._folder.results.counts if self._folder is not None else Counter[str]()
-        # The first rows say nothing about the rate unless the time before them counts, too.
-        since = self._ends[0] if len(self._ends) == self._ends.maxlen else self._began
-        rate = 60.0 * len(self._ends) / max(now - since, 1e-3) if len(self._ends) > 1 else 0.0
+        rate = 60.0 * self._ended_rows / max(time.monotonic() - self._began, 1e-3)
         left = max(0, self._total - rows["rows"]) / rate * 60.0 if self._total is not None and rate else None
         return BatchCounts(
             total=self._total,
@@ -249,7 +244,7 @@ class Scheduler:
         started, began = datetime.now(UTC), time.monotonic()
         work, job.count_log = replace(job), False
         try:
-            row = await self._attempt(work)
+            row = await self._backend.run(work)
         except BatchBudgetError:
             return
         except BatchError:
@@ -265,24 +260,6 @@ class Scheduler:
             if row.log_problem is not None:
                 self._on_event(Notice(f"the run log of task {job.task.id!r} is incomplete: {row.log_problem}"))
             await self._add(job, self._completed(job, row))
-
-    async def _attempt(self, work: AttemptWork) -> Row:
-        """Have the backend run an attempt; one that does not end although it was cancelled is finally abandoned."""
-        timeout = self._settings.task_timeout
-        attempt = asyncio.create_task(self._backend.run(work), name=f"batch-attempt-{work.task.id}")
-        try:
-            done, _ = await asyncio.wait({attempt}, timeout=timeout + LATE_S if timeout is not None else None)
-        except asyncio.CancelledError:
-            attempt.cancel()
-            await asyncio.wait({attempt}, timeout=CANCEL_S)
-            raise
-        if done:
-            return attempt.result()
-        attempt.cancel()
-        logger.warning("the attempt at task %r does not end, and is left alone", work.task.id)
-        raise AttemptError(
-            "TaskTimeoutError", f"the attempt did not end {LATE_S:g} s after task_timeout, {timeout:g} s"
-        )
 
     async def _failed(self, job: Job, error: AttemptError, started: datetime, seconds: float) -> None:
         if self.gate.spent is not None:
@@ -320,7 +297,7 @@ class Scheduler:
         assert folder is not None
         shorten_texts(row)
         await in_thread(lambda: folder.add(row, job.task if job is not None else None))
-        self._ends.append(time.monotonic())
+        self._ended_rows += 1
         self._unread.put_nowait(row)
 
     def _on_spent(self, reason: str) -> None:

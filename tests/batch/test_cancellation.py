@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import folder, scheduler
-from autogen_codeact.batch.attempt import AttemptWork, BatchContext
+from autogen_codeact.batch import folder
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import RateLimit
-from autogen_codeact.batch.rows import Row
 from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
 from tests.openai_server import OpenAIServer
 
@@ -102,42 +100,6 @@ async def test_loop_that_is_left_without_closing_ends_the_batch_too(
     gc.collect()
     await wait_until(lambda: len(asyncio.all_tasks()) == 1)
     assert len(await rows_of(make, [double(number) for number in range(9)], tmp_path)) < 9
-
-
-class Stubborn:
-    """A backend whose attempts do not let themselves be cancelled."""
-
-    def __init__(self) -> None:
-        self.released = asyncio.Event()
-
-    async def start(self, context: BatchContext) -> None:
-        """Nothing is needed."""
-
-    async def run(self, work: AttemptWork) -> Row:
-        """Go on until it is released."""
-        while not self.released.is_set():
-            with suppress(asyncio.CancelledError):
-                await self.released.wait()
-        return Row(id=work.task.id, outcome="completed", answer="too late")
-
-    async def stop(self) -> None:
-        """Nothing has been started."""
-
-
-async def test_attempt_that_ignores_its_end_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(scheduler, "LATE_S", 0.1)
-    backend = Stubborn()
-    running = batch(
-        lambda executor: None, [double(1), double(2)], tmp_path, task_timeout=0.1, concurrency=1, backend=backend
-    )
-    rows = [row async for row in running]
-    assert [(row.id, row.outcome, row.error_class, row.error) for row in rows] == [
-        (f"double/{number}", "failed", "TaskTimeoutError", "the attempt did not end 0.1 s after task_timeout, 0.1 s")
-        for number in (1, 2)
-    ]
-    assert len(asyncio.all_tasks()) == 3
-    backend.released.set()
-    await wait_until(lambda: len(asyncio.all_tasks()) == 1)
 
 
 async def test_what_may_begin_is_spread_evenly_in_the_order_of_asking() -> None:
