@@ -24,8 +24,7 @@ MAX_FILE = 16 * 1024**2
 """Bytes of a figure or a file of the workspace; larger ones are left out."""
 MAX_FILES = 96 * 1024**2
 """Bytes of all figures and files; what comes later is left out, and the page says so where it would be."""
-_PART_BYTES = 256 * 1024
-_PART_STEPS = 50
+_PART = 200
 _IN_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 """In JSON, so that no text of a run can end its element; what is not ASCII is escaped anyway."""
 
@@ -72,38 +71,20 @@ class _Page:
         head, tail = _page(title)
         self._file.write(head)
         count = len(self._steps)
-        for first, steps in self._parts(count):
-            self._write_part("steps", first, steps)
-            self._write_part("summaries", first, self._steps.summaries(first, first + len(steps) - 1))
+        for number in range(1, count + 1):
+            steps = self._steps.steps(number, number)
+            for reference in _references(steps):
+                self._write_file(reference)
+            self._write_part("steps", number, steps)
+        for first in range(1, count + 1, _PART):
+            self._write_part("summaries", first, self._steps.summaries(first, first + _PART - 1))
         self._file.write(f'<script type="application/json" id="run-header">{to_json(header)}</script>\n')
         self._file.write(f"<script>{page_script()}</script>\n</body>{tail}")
 
-    def _parts(self, count: int) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of the first step of each part, and its steps as JSON; figures are written on the way."""
-        part: list[str] = []
-        size = 0
-        for number in range(1, count + 1):
-            for step in self._steps.steps(number, number):
-                text = self._step(step)
-                size += len(text)
-                part.append(text)
-            if size > _PART_BYTES or len(part) >= _PART_STEPS:
-                yield number - len(part) + 1, part
-                part, size = [], 0
-        if part:
-            yield count - len(part) + 1, part
-
-    def _step(self, step: Document) -> str:
-        for reference in _references(step):
-            self._write_file(reference)
-        return to_json(step)
-
-    def _write_part(self, name: str, first: int, parts: list[str] | list[Document]) -> None:
-        texts = [part if isinstance(part, str) else to_json(part) for part in parts]
-        last = first + len(texts) - 1
-        self._file.write(f'<script type="application/json" data-part="{name}" data-from="{first}" data-to="{last}">[')
-        self._file.write(",".join(texts))
-        self._file.write("]</script>\n")
+    def _write_part(self, name: str, first: int, documents: list[Document]) -> None:
+        last = first + len(documents) - 1
+        self._file.write(f'<script type="application/json" data-part="{name}" data-from="{first}" data-to="{last}">')
+        self._file.write(f"{to_json(documents)}</script>\n")
 
     def _write_file(self, reference: dict[str, Any]) -> None:
         """Write a figure or a file, once; what is missing or too large is not in the page, which then says so."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import ipaddress
 import os
 import socket
@@ -156,14 +155,8 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if version == 6 else socket.AF_INET
         return socket.create_server((name, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            reason = f"Port {port} is in use: choose another one with --port, or leave it out for a free one."
-        elif isinstance(error, OSError) and error.errno == errno.EACCES:
-            reason = f"Port {port} needs the rights of an administrator: choose one above 1023."
-        else:
-            # Python adds the address to the text of the system.
-            why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-            reason = f"The viewer can't listen on {host}, port {port}: {why}. Give --host an address of this machine."
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        reason = f"The viewer can't listen on {host}, port {port}: {why}. Choose others with --host and --port."
         raise ViewerError(reason) from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -159,15 +158,8 @@ class RunSteps:
     def search(self, text: str, numbers: range) -> list[int]:
         """Return which of some steps have a text in them, in upper or lower case."""
         needle = text.casefold()
-        # As it stands in the log; most steps need not be made into documents.
-        escaped = json.dumps(text, ensure_ascii=False)[1:-1].casefold()
-        found = []
-        for entry in (each for number in numbers for each in self._range(number, number)):
-            lines = [data.decode("utf-8", "replace").casefold() for _, data in self._read_lines(entry.places)]
-            likely = not lines or any(escaped in line or '"stored":{}' not in line for line in lines)
-            if likely and needle in _all_text(self.steps(entry.number, entry.number, highlighted=False)[0]):
-                found.append(entry.number)
-        return found
+        documents = (each for number in numbers for each in self.steps(number, number, highlighted=False))
+        return [each["number"] for each in documents if needle in _all_text(each)]
 
     def _range(self, first: int, last: int) -> list[StepEntry]:
         return self._steps.entries[max(first, 1) - 1 : max(last, 0)]
@@ -194,25 +186,22 @@ class RunSteps:
 
     def _read_events(self, places: Iterable[Place]) -> Iterable[Event]:
         budget = MemoryLimit()
-        for place, data in self._read_lines(places):
-            line = read_line(Line(place.number, data, place.start + place.size + 1))
-            if isinstance(line, Gap):
-                yield line
-            else:
+        with self.run.folder.open_log() as file:
+            for place in places:
+                try:
+                    file.seek(place.start)
+                    data = file.read(place.size)
+                except OSError as error:
+                    raise RunFolderError(f"The log can't be read: {error.strerror}.") from error
+                line = read_line(Line(place.number, data, place.start + place.size + 1))
+                if isinstance(line, Gap):
+                    yield line
+                    continue
                 left = budget.left
                 event = self.run.parse(replace(line, budget=budget))
                 # The line, too: a step can have a thousand of them.
                 budget.left = max(0, budget.left - json_cost(data, left))
                 yield event if budget.left else Gap(place.number, "the step would take too much memory")
-
-    def _read_lines(self, places: Iterable[Place]) -> Iterable[tuple[Place, bytes]]:
-        with self.run.folder.open_log() as file:
-            for place in places:
-                try:
-                    file.seek(place.start)
-                    yield place, file.read(place.size)
-                except OSError as error:
-                    raise RunFolderError(f"The log can't be read: {error.strerror}.") from error
 
 
 def _all_text(value: Any) -> str:

@@ -52,7 +52,7 @@ async def test_batch_killed_at_every_kind_of_line_ends_as_if_it_was_not(
     rows = lines(tmp_path / "out")
     columns = ("id", "outcome", "answer", "steps", "model_calls", "prompt_tokens", "completion_tokens")
     assert [tuple(row[name] for name in columns) for row in rows] == [
-        (f"double/{number}", "completed", str(number * 2), 2, 2, 14, 6, []) for number in range(TASKS)
+        (f"double/{number}", "completed", str(number * 2), 2, 2, 14, 6) for number in range(TASKS)
     ]
     assert len(os.listdir(tmp_path / "out/runs")) == TASKS
     assert sorted(os.listdir(tmp_path / "out")) == ["batch.json", "lock", "results.jsonl", "runs", "summary.json"]

@@ -86,9 +86,8 @@ def test_view_says_what_is_wrong(tmp_path):
         port = used.getsockname()[1]
         done = codeact("view", tmp_path, "--no-open", "--port", port)
     assert (done.status, done.out) == (2, "")
-    assert done.err == (
-        f"codeact: Port {port} is in use: choose another one with --port, or leave it out for a free one.\n"
-    )
+    why = f"can't listen on 127.0.0.1, port {port}: Address already in use. Choose others with --host and --port."
+    assert done.err == f"codeact: The viewer {why}\n"
     done = codeact("view", tmp_path / "none", "--no-open")
     assert (done.status, done.out) == (2, "")
     assert "does not exist" in done.err

@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import shutil
-import socket
 from contextlib import asynccontextmanager
 
 import httpx
@@ -304,18 +303,10 @@ async def test_run_without_control_has_no_buttons(viewer):
 # Addresses
 
 
-async def test_port_in_use_is_said(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as used:
-        port = used.getsockname()[1]
-        with pytest.raises(ViewerError, match=f"Port {port} is in use: choose another one with --port"):
-            async with serve(tmp_path, port=port):
-                pass
-
-
 async def test_wrong_host_is_said(tmp_path):
     with pytest.raises(ViewerError, match=r"--host takes an IP address such as 127\.0\.0\.1, not 'example\.com'"):
         async with serve(tmp_path, host="example.com"):
             pass
-    with pytest.raises(ViewerError, match=r"port 0: Cannot assign requested address\. Give --host an address of this"):
+    with pytest.raises(ViewerError, match=r"port 0: Cannot assign requested address\. Choose others"):
         async with serve(tmp_path, host="203.0.113.1"):
             pass
