@@ -24,7 +24,6 @@ from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
-from autogen_codeact.runs.resuming import adopt_run
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 from codeact_sandbox.types.text import format_count
@@ -114,8 +113,6 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
         return wanted
     unless = "" if trust or not wanted else ", and the session begins empty (--trust rebuilds it)"
     say(f"{path} was made elsewhere, copied or changed: you are asked before code runs{unless}")
-    if not trust:
-        say(f"`codeact runs adopt {path}` makes it one of your own runs")
     return wanted and trust
 
 
@@ -135,17 +132,6 @@ def print_runs(folder: Path | None, *, as_json: bool) -> int:
     for each in unreadable:
         say(each.reason)
     return 1 if unreadable else 0
-
-
-def adopt(run: str) -> int:
-    """Make a run one of the user's own."""
-    path = store.find_run(run)
-    try:
-        adopt_run(path)
-    except OSError as error:
-        raise CommandError(f"{path} can't be adopted: {error}") from error
-    say(f"{printable(str(path))} is one of your own runs now")
-    return 0
 
 
 def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:

@@ -180,26 +180,15 @@ def _runs(
     folder: Path | None = typer.Argument(
         None, metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."
     ),
-    adopted: str | None = typer.Argument(
-        None,
-        metavar="| adopt RUN",
-        help="Make a run that was copied, or made elsewhere, one of your own: you trust its log.",
-    ),
     as_json: JsonOption = False,
 ) -> int:
-    """List the runs that `codeact run` has kept in a folder, the latest first; or adopt one.
+    """List the runs that `codeact run` has kept in a folder, the latest first.
 
     The exit status is 0, or 1 if one of them can't be read.
     """
-    from autogen_codeact.cli.kept_runs import adopt, print_runs
+    from autogen_codeact.cli.kept_runs import print_runs
 
-    if adopted is None:
-        if folder == Path("adopt") and not folder.exists():
-            raise typer.BadParameter("`codeact runs adopt RUN` needs the run's folder or name.")
-        return print_runs(folder, as_json=as_json)
-    if folder != Path("adopt"):
-        raise typer.BadParameter("one folder is listed at a time; `codeact runs adopt RUN` adopts a run.")
-    return adopt(adopted)
+    return print_runs(folder, as_json=as_json)
 
 
 @app.command("show")

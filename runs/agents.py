@@ -205,8 +205,7 @@ def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
         reasons = error.refused if isinstance(error, RefusedConfigError) else [str(error)]
         raise RunNotResumableError(
             "\n- ".join([f"{path} was not made by you on this machine, and its configuration needs trust:", *reasons])
-            + "\nIf you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=. "
-            f"If it is a copy of a run of yours: `codeact runs adopt {path}` makes it one of yours again."
+            + "\nIf you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Continuing a run after its process has ended, at the last completed step, with its sessions rebuilt; adopting a log."""
+"""Continuing a run after its process has ended, at the last completed step, with its sessions rebuilt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, TaskResult
@@ -31,20 +30,15 @@ from autogen_codeact.runs.agents import (
     set_approval,
 )
 from autogen_codeact.runs.answers import RunWaiting
-from autogen_codeact.runs.atomic_file import atomic_binary_file
-from autogen_codeact.runs.chain import unsigned, user_chain
-from autogen_codeact.runs.errors import RunError, RunFolderError
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, answered, make_plan
 from autogen_codeact.runs.questions import Questions
-from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.steps import AgentHistory, RunHistory
-from autogen_codeact.runs.store import EVENTS
-from autogen_codeact.runs.writer import MAX_LINE, LogWriter, lock
+from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of, wrap_models
 
 NOT_WANTED = "the run was continued without rebuilding it"
@@ -134,26 +128,6 @@ def without_journals(state: Any) -> Any:
         is_agent = state.get("type") in STATES
         return {key: None if is_agent and key == "journal" else without_journals(each) for key, each in state.items()}
     return [without_journals(each) for each in state] if isinstance(state, list) else state
-
-
-def adopt_run(path: Path) -> None:
-    """Write new codes into the log of a run, so that it counts as made by this user on this machine."""
-    folder = load_run(path).folder
-    chain = user_chain(make=True)
-    if chain is None:
-        raise RunError(
-            "Runs are signed with a key of yours, which has no place: make ~/.local/state (or $XDG_STATE_HOME) a folder that "
-            "you can write."
-        )
-    with folder.open_log() as log:
-        lock(log.fileno(), path)
-        with atomic_binary_file(path / EVENTS, private=True, sync=True) as file:
-            chain.begin(file.fileno())
-            for line in folder.lines(MAX_LINE):
-                if line.data is not None and line.data.endswith(b"}"):
-                    file.write(chain.signed(unsigned(line.data)) + b"\n")
-                elif not line.cut_off:
-                    raise RunFolderError(f"{path} can't be continued: line {line.number} of its log is damaged.")
 
 
 async def resume(path: str | os.PathLike[str], **options: Any) -> TaskResult:

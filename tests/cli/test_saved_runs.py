@@ -191,7 +191,6 @@ def test_folders_without_runs(tmp_path):
     done = codeact("runs", "none", cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err == "codeact: none does not exist. `codeact run --save none/NAME` keeps a run in it.\n"
-    assert "`codeact runs adopt RUN` needs the run's folder or name." in codeact("runs", "adopt", cwd=tmp_path).err
 
 
 def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(runs):

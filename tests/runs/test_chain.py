@@ -17,7 +17,6 @@ from autogen_codeact.runs.agents import load_agents
 from autogen_codeact.runs.chain import Chain, unsigned, user_chain
 from autogen_codeact.runs.events import parse_event
 from autogen_codeact.runs.plan import RunNotResumableError, make_plan
-from autogen_codeact.runs.resuming import adopt_run
 from tests.runs.logs import text
 
 ANSWERS = ["```python\nx = 1\n```", "```python\nfinal_answer(x)\n```"]
@@ -65,8 +64,7 @@ async def test_run_of_another_user_may_not_use_folders_of_this_machine(tmp_path:
     assert str(refused.value) == (
         f"{folder} was not made by you on this machine, and its configuration needs trust:\n"
         "- config.code_executor.config.work_dir: is not a field that an untrusted configuration may set\n"
-        "If you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=. "
-        f"If it is a copy of a run of yours: `codeact runs adopt {folder}` makes it one of yours again."
+        "If you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=."
     )
     agent = load_agents(make_plan(folder), [], trust=True)
     assert isinstance(agent, CodeActAgent)
@@ -142,20 +140,14 @@ async def test_only_a_prefix_of_whole_lines_is_an_own_log(tmp_path: Path) -> Non
         make_plan(folder)  # it is damaged, too
 
 
-async def test_a_copy_is_foreign_until_it_is_adopted_and_a_moved_run_stays_own(tmp_path: Path) -> None:
+async def test_a_copy_is_foreign_and_a_moved_run_stays_own(tmp_path: Path) -> None:
     folder = await failed_run(tmp_path / "run", work_dir=tmp_path / "work")
     shutil.copytree(folder, tmp_path / "copy")
     folder.rename(tmp_path / "moved")
     assert make_plan(tmp_path / "moved").chain is not None
-    with pytest.raises(RunNotResumableError, match=f"`codeact runs adopt {tmp_path / 'copy'}` makes it one of yours"):
+    with pytest.raises(RunNotResumableError, match="was not made by you on this machine"):
         load_agents(make_plan(tmp_path / "copy"), [])
-    before = [json.loads(line) for line in (tmp_path / "copy" / "events.jsonl").read_bytes().splitlines()]
-    adopt_run(tmp_path / "copy")
-    assert isinstance(load_agents(make_plan(tmp_path / "copy"), []), CodeActAgent)
-    after = [json.loads(line) for line in (tmp_path / "copy" / "events.jsonl").read_bytes().splitlines()]
-    assert [each | {"mac": ""} for each in after] == [each | {"mac": ""} for each in before]
-    adopt_run(tmp_path / "copy")
-    assert make_plan(tmp_path / "copy").chain is not None
+    assert isinstance(load_agents(make_plan(tmp_path / "copy"), [], trust=True), CodeActAgent)
 
 
 async def test_a_continued_run_goes_on_with_the_chain(tmp_path: Path) -> None:
@@ -209,5 +201,3 @@ async def test_a_log_without_codes_is_a_foreign_one(tmp_path: Path) -> None:
     log = folder / "events.jsonl"
     log.write_bytes(b"\n".join([*map(unsigned, log.read_bytes().splitlines()), b""]))
     assert make_plan(folder).chain is None
-    adopt_run(folder)
-    assert make_plan(folder).chain is not None

@@ -25,7 +25,6 @@ from autogen_codeact.runs.errors import RunVersionError
 from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.plan import RunNotResumableError
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.resuming import adopt_run
 from autogen_codeact.runs.writer import LogWriter
 from tests.cases import case
 from tests.openai_server import OpenAIServer
@@ -163,19 +162,18 @@ async def test_agent_is_made_from_the_log_with_the_functions_that_are_passed(
     whole_run: Path, server: OpenAIServer, tmp_path: Path
 ) -> None:
     folder = cut(whole_run, tmp_path / "run", place(whole_run, "block_finished", 0))
-    adopt_run(folder)
     with pytest.raises(RunNotResumableError) as refused:
-        await resume(folder, api_key="none-needed")
+        await resume(folder, api_key="none-needed", trust=True)
     assert str(refused.value) == (
         f"{folder} can't be continued without its host tools triple: functions are not in the log. Pass them to "
         "the agent, or as tools=[…] to autogen_codeact.runs.resume."
     )
     tool = counting_tool(tmp_path / "calls")
-    result = await resume(folder, tools=[tool], api_key="none-needed")
+    result = await resume(folder, tools=[tool], api_key="none-needed", trust=True)
     assert result.messages[-1].to_text() == expected(STEPS)
     assert counted(tmp_path / "calls") == [2]
     with pytest.raises(RunIsFinishedError):
-        await resume(folder, tools=[tool], api_key="none-needed")
+        await resume(folder, tools=[tool], api_key="none-needed", trust=True)
 
 
 async def refusal(folder: Path, agent: CodeActAgent | None = None) -> RunError:
