@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import itertools
 import json
 import re
 import traceback
@@ -26,14 +25,10 @@ SMALL_BYTES = 16 * 1024
 MOST_CONTAINERS = 50_000
 # A validator reports each argument that it does not know, in C code that no other thread can interrupt.
 MAX_ARGUMENTS = 1_000
-MAX_NESTING = 100
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
 # One thread for all: each such thread delays the event loop through the interpreter lock, and several are not faster.
 _EXECUTOR = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
-# Bytes serialized or parsed at a time, because no other thread runs during that.
-PIECE = 32 * 1024
-PIECE_ITEMS = 500
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _STRING_OR_OPENING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]', re.DOTALL)
 
@@ -87,12 +82,15 @@ def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
         raise ValueError(
             f"the result is larger than the {limit:,} bytes that can be sent: return less, or a part of it"
         )
-    pieces: list[str] = []
     try:
-        copy = _write_pieces(value, pieces, 0)
+        text = json_text(value, (",", ":"))
+        if "\\ud" in text:
+            # A lone surrogate, as in a file name that is not UTF-8, can't be encoded.
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+        data = text.encode()
+        copy = from_json(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"the tool's result is no JSON: {error}") from None
-    data = "".join(pieces).encode()
     if len(data) > limit:
         raise ValueError(
             f"the result has {len(data):,} bytes; at most {limit:,} can be sent: return less, or a part of it"
@@ -100,65 +98,9 @@ def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
     return b'{"value":' + data + b"}", copy
 
 
-def json_text(value: Any) -> str:
-    """Write what `read_call` has read; call it in a thread if that is not small."""
-    if is_small(value):
-        return json.dumps(value)
-    pieces: list[str] = []
-    _write_pieces(value, pieces, 0)
-    return "".join(pieces)
-
-
-def _write_pieces(value: Any, pieces: list[str], depth: int) -> Any:
-    """Serialize a value piece by piece, and return a copy of it as JSON values."""
-    if depth > MAX_NESTING or not isinstance(value, list | tuple | dict) or least_size(value, PIECE) <= PIECE:
-        pieces.append(_dumped(value))
-        return from_json(pieces[-1])
-    if isinstance(value, dict):
-        return _write_parts(iter(value.items()), dict, "{}", pieces, depth)
-    return _write_parts(iter(value), list, "[]", pieces, depth)
-
-
-def _write_parts(items: Any, kind: Any, brackets: str, pieces: list[str], depth: int) -> Any:
-    copy = kind()
-    pieces.append(brackets[0])
-    while part := kind(itertools.islice(items, PIECE_ITEMS)):
-        if len(part) > 1 and least_size(part, PIECE) > PIECE:
-            # One by one: a single item may be large.
-            for each in [{key: item} for key, item in part.items()] if kind is dict else [[item] for item in part]:
-                _add(copy, _write_one(each, pieces, depth))
-                pieces.append(",")
-        else:
-            _add(copy, _write_one(part, pieces, depth))
-            pieces.append(",")
-    pieces[-1] = brackets[1]
-    return copy
-
-
-def _write_one(part: Any, pieces: list[str], depth: int) -> Any:
-    """Serialize the items of a list or an object, without its brackets."""
-    if len(part) > 1 or least_size(part, PIECE) <= PIECE:
-        text = _dumped(part)
-        pieces.append(text[1:-1])
-        return from_json(text)
-    if isinstance(part, list):
-        return [_write_pieces(part[0], pieces, depth + 1)]
-    ((key, item),) = part.items()
-    key = _dumped({key: 0})[1:-2]
-    pieces.append(key)
-    return {json.loads(key.rstrip(":")): _write_pieces(item, pieces, depth + 1)}
-
-
-def _add(copy: Any, more: Any) -> None:
-    copy.update(more) if isinstance(copy, dict) else copy.extend(more)
-
-
-def _dumped(value: Any) -> str:
-    text = json.dumps(value, separators=(",", ":"))
-    if "\\ud" in text:
-        # A lone surrogate, as in a file name that is not UTF-8, can't be encoded.
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
-    return text
+def json_text(value: Any, separators: tuple[str, str] | None = None) -> str:
+    """Write a value as JSON; call it in a thread if that is not small. In Python, so that other threads run meanwhile."""
+    return "".join(json.JSONEncoder(separators=separators).iterencode(value))
 
 
 def is_small(value: Any) -> bool:
