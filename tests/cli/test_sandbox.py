@@ -7,6 +7,7 @@ from codeact_sandbox.types.limits import Limits
 from tests.cases import case
 from tests.cli.support import code, codeact
 from tests.sandbox.images import make_wheel
+from tests.sandbox.packages.conftest import served
 
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 WHERE = code("import os", "print(os.path.isdir('/home'), os.getuid())")
@@ -63,9 +64,10 @@ def test_options_that_a_sandbox_does_not_have_are_status_2():
 
 def test_pip_installs_with_allow_pip(bubblewrap, tmp_path):
     make_wheel(tmp_path, "value = 42\n", needs="")
-    env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
     blocks = "```sh\npip install -q tinywheel\n```\n```python\nimport tinywheel\nprint(tinywheel.value)\n```\n"
-    done = codeact("exec", "-", "--sandbox", "bubblewrap", "--allow-pip", stdin=blocks, env=env)
+    with served(tmp_path) as url:
+        env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": url}
+        done = codeact("exec", "-", "--sandbox", "bubblewrap", "--allow-pip", stdin=blocks, env=env)
     assert done.status == 0, done
     assert "\n42\nok" in done.out
 

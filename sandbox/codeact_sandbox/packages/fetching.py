@@ -103,9 +103,8 @@ class Fetcher:
         self._config = config
         self._resolve = resolve
         self._threads = lookup_threads()
-        configured = [url for url in (*config.indexes, *config.find_links) if "://" in url]
-        self._credentials = Credentials(configured)
-        self._configured = {origin(url) for url in configured}
+        self._credentials = Credentials(config.indexes)
+        self._configured = {origin(url) for url in config.indexes}
         self._clients: dict[bool, httpx.AsyncClient] = {}
         self._context: ssl.SSLContext | None = None
 

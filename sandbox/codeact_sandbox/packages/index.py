@@ -20,7 +20,7 @@ from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
 from codeact_sandbox.packages.pages import ProjectFile, canonical_name, write_html
 from codeact_sandbox.packages.pip_config import PipConfig
-from codeact_sandbox.packages.sources import Download, Source, download, make_sources
+from codeact_sandbox.packages.sources import Download, download, list_files
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import quoted
 
@@ -51,7 +51,7 @@ class PackageIndex:
         self._file_limit = file_limit
         self._left = self._total_limit = total_limit
         self._fetcher = Fetcher(config, resolve)
-        self._sources: list[Source] = make_sources(config, self._fetcher)
+        self._indexes = config.indexes
         self._cache: OrderedDict[str, tuple[float, dict[str, ProjectFile]]] = OrderedDict()
         self._reading = asyncio.Semaphore(PAGES_AT_ONCE)
 
@@ -87,12 +87,13 @@ class PackageIndex:
             raise Refused(f"the package index has no page {quoted(target)}: it serves /simple/PROJECT/", 404)
 
     async def _files(self, project: str, log: ConnectionLog) -> dict[str, ProjectFile]:
-        """Return the files of a project by name: of several with one name, the first source's."""
+        """Return the files of a project by name: of several with one name, the first index's."""
         made, files = self._cache.get(project, (0.0, {}))
         if files and time.monotonic() < made + CACHE_S:
             return files
         async with self._reading:
-            found = await asyncio.gather(*(each.files(project) for each in self._sources), return_exceptions=True)
+            listing = (list_files(each, project, self._fetcher) for each in self._indexes)
+            found = await asyncio.gather(*listing, return_exceptions=True)
         files, problems = {}, []
         for each in found:
             if isinstance(each, NotFoundError):
@@ -106,7 +107,7 @@ class PackageIndex:
         if not files:
             raise problems[0] if problems else NotFoundError(project)
         for problem in problems:
-            log.remark(f"Packages were taken from other sources than this one: {problem}.")
+            log.remark(f"Packages were taken from other indexes than this one: {problem}.")
         self._cache[project] = time.monotonic(), files
         while (
             len(self._cache) > CACHED_PROJECTS

@@ -44,14 +44,6 @@ def canonical_name(name: str) -> str | None:
     return re.sub(r"[-_.]+", "-", name).lower() if _NAME.fullmatch(name) else None
 
 
-def belongs_to(filename: str, project: str) -> bool:
-    """Return whether a file's name says that it is of a project."""
-    dashes = [place for place, letter in enumerate(filename) if letter == "-"]
-    return any(
-        canonical_name(filename[:place]) == project and filename[place + 1 : place + 2].isdigit() for place in dashes
-    )
-
-
 def file_name(url: str) -> str | None:
     """Return the name of the package that a URL leads to, or None if it does not lead to a package."""
     name = unquote(urlsplit(url).path.rpartition("/")[2])
@@ -85,7 +77,7 @@ def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | 
     except ValueError:
         return None
     filename = file_name(url)
-    if filename is None:
+    if filename is None or split.scheme not in ("http", "https"):
         return None
     return ProjectFile(filename, split._replace(fragment="").geturl(), page, **fields)
 

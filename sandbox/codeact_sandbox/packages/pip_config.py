@@ -15,7 +15,6 @@ logger = logging.getLogger("codeact_sandbox")
 DEFAULT_TIMEOUT_S = 15.0  # pip's own default, in seconds without an answer
 SYSTEM_FILE = Path("/etc/pip.conf")
 _SHORT_NAMES = {"default-timeout": "timeout", "pypi-url": "index-url"}
-_FALSE = ("", "0", "no", "off", "false")
 
 
 @dataclass(frozen=True)
@@ -23,13 +22,11 @@ class PipConfig:
     """The options of pip that say where packages come from; credentials may be in the URLs."""
 
     indexes: tuple[str, ...] = ()  # URLs of indexes in the simple layout
-    find_links: tuple[str, ...] = ()  # folders, and URLs or paths of pages with links to packages
     trusted_hosts: tuple[str, ...] = ()  # hosts, with or without a port, whose certificates are not checked
     cert: str | None = None  # path of a file or folder with certificates of authorities, or None for the usual ones
     client_cert: str | None = None  # path of a client certificate and its key, or None
     proxy: str | None = None  # URL of a proxy, or None for those of the environment
     timeout_s: float = DEFAULT_TIMEOUT_S  # seconds without an answer after which a server counts as unreachable
-    no_index: bool = False  # whether `find_links` is to be the only source
 
     @classmethod
     def of_host(cls, environment: Mapping[str, str] | None = None) -> PipConfig:
@@ -38,10 +35,8 @@ class PipConfig:
         options = read_options(environment)
         index = options.get("index-url") or _default_index()
         indexes = (*([index] if index else ()), *_words(options.get("extra-index-url")))
-        no_index = options.get("no-index", "").strip().lower() not in _FALSE
         return cls(
-            indexes=() if no_index else tuple(dict.fromkeys(indexes)),
-            find_links=tuple(_words(options.get("find-links"))),
+            indexes=tuple(each for each in dict.fromkeys(indexes) if "://" in each),
             trusted_hosts=tuple(_words(options.get("trusted-host"))),
             cert=_path(
                 options.get("cert") or environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")
@@ -49,7 +44,6 @@ class PipConfig:
             client_cert=_path(options.get("client-cert")),
             proxy=options.get("proxy") or None,
             timeout_s=_seconds(options.get("timeout")),
-            no_index=no_index,
         )
 
 
@@ -77,33 +71,15 @@ def _long_name(name: str) -> str:
     return _SHORT_NAMES.get(name, name)
 
 
-def home_folder(environment: Mapping[str, str]) -> Path | None:
-    """Return the user's home, or None: a user that only has a number, as in many containers, has none."""
-    try:
-        return Path(environment.get("HOME") or Path.home())
-    except RuntimeError:
-        return None
-
-
 def _files(environment: Mapping[str, str]) -> Iterator[Path]:
     """Return pip's configuration files, the least important first."""
     only = environment.get("PIP_CONFIG_FILE")
     if only == os.devnull:
         return
-    home = home_folder(environment)
-    if sys.platform == "darwin":
-        yield Path("/Library/Application Support/pip/pip.conf")
-    for folder in (environment.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep):
-        yield Path(folder) / "pip" / "pip.conf"
+    yield Path("/etc/xdg/pip/pip.conf")
     yield SYSTEM_FILE
-    if not (only and Path(only).exists()):
-        if home is not None:
-            yield home / ".pip" / "pip.conf"
-        if home is not None and sys.platform == "darwin":
-            yield home / "Library/Application Support/pip/pip.conf"
-        settings = environment.get("XDG_CONFIG_HOME") or (home and home / ".config")
-        if settings:
-            yield Path(settings) / "pip" / "pip.conf"
+    if settings := environment.get("XDG_CONFIG_HOME") or environment.get("HOME"):
+        yield Path(settings) / ("pip/pip.conf" if "XDG_CONFIG_HOME" in environment else ".config/pip/pip.conf")
     yield Path(sys.prefix) / "pip.conf"
     if only:
         yield Path(only)

@@ -13,7 +13,7 @@ from autogen_codeact.agents import CodeActAgent
 from tests.agents.replay.support import DIFFERENT, DOUBLE, NOT_THERE, SAME, Make, contents, run_turn
 from tests.agents.support import scripted
 from tests.sandbox.egress.servers import Hosts, answer, read_request
-from tests.sandbox.packages.conftest import configure, make_index
+from tests.sandbox.packages.conftest import configure, make_index, served
 from tests.sandbox.sandboxes import out
 
 pytestmark = pytest.mark.slow
@@ -157,8 +157,13 @@ async def test_with_a_network_of_the_engine_nothing_is_run_again(make: Make) -> 
 
 
 async def test_the_package_index_is_not_reached(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = make_index(tmp_path)
-    configure(monkeypatch, PIP_INDEX_URL=index.as_uri())
+    make_index(tmp_path)
+    with served(tmp_path) as url:
+        configure(monkeypatch, PIP_INDEX_URL=url)
+        await check_the_index(make)
+
+
+async def check_the_index(make: Make) -> None:
     use = "import otherwheel\nvalue = otherwheel.value"
     blocks = ("x = 1", "%pip install -q otherwheel", use, "print(value)")
     state, _, printed = await run_turn(await make(allow_pip=True, timeout=60), None, *blocks)

@@ -19,7 +19,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits,
 from codeact_sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
 from tests.sandbox.bubblewrapped import SYSTEM_PYTHON, open_folder
 from tests.sandbox.images import make_wheel
-from tests.sandbox.packages.conftest import configure
+from tests.sandbox.packages.conftest import configure, served
 from tests.sandbox.sandboxes import out, run
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -75,12 +75,14 @@ class TestPythonOption:
         pip = importlib.util.find_spec("pip")
         shutil.copytree(Path(pip.origin).parent, site / "pip", ignore=shutil.ignore_patterns("__pycache__"))
         make_wheel(folder / "wheels", "def main():\n    print('hello')\n", needs="", scripts="tiny = tinywheel:main")
-        configure(monkeypatch, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"))
         python = folder / "venv" / "bin" / "python"
-        async with BubblewrapCommandLineCodeExecutor(python=str(python), allow_pip=True) as executor:
-            assert (await run(executor, "python -m pip install -q tinywheel", "sh")).exit_code == 0
-            assert await out(executor, "import brought_along, tinywheel\ntinywheel.main()") == "hello\n"
-            assert await out(executor, "tiny && python -c 'import tinywheel'", "sh") == "hello\n"
+        with served(folder / "wheels") as url:
+            configure(monkeypatch, PIP_INDEX_URL=url)
+            executor = BubblewrapCommandLineCodeExecutor(python=str(python), allow_pip=True)
+            async with executor:
+                assert (await run(executor, "python -m pip install -q tinywheel", "sh")).exit_code == 0
+                assert await out(executor, "import brought_along, tinywheel\ntinywheel.main()") == "hello\n"
+                assert await out(executor, "tiny && python -c 'import tinywheel'", "sh") == "hello\n"
 
     async def test_a_virtual_environment_brings_its_packages_and_is_read_only(self, folder):
         site = make_environment(SYSTEM_PYTHON, folder / "venv")

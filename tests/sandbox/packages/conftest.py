@@ -1,7 +1,11 @@
-"""A package index in a folder, which the host's pip is configured for."""
+"""A package index of a folder, which the host's pip is configured for."""
 
 import hashlib
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ from tests.sandbox.egress.servers import Hosts, hosts_in
 from tests.sandbox.images import make_wheel
 
 PIP_VARIABLES = (
-    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST", "PIP_CERT"),
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_CERT"),
     *("PIP_CLIENT_CERT", "PIP_PROXY", "PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy", "NETRC"),
 )
@@ -46,6 +50,31 @@ def make_index(folder: Path) -> Path:
     return folder / "simple"
 
 
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve the packages of a folder as an index; gives its URL."""
+    for file in sorted(each for each in folder.iterdir() if each.is_file()):
+        page = folder / "simple" / file.name.partition("-")[0] / "index.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        with page.open("a") as pages:
+            pages.write(link(file, f"../../{file.name}"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/simple/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and writes no log."""
+
+    def log_message(self, *_: object) -> None:
+        """Do nothing."""
+
+
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
     """Servers on loopback, with certificates of one authority."""
@@ -62,6 +91,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def configured(index: Path) -> Iterator[pytest.MonkeyPatch]:
     """The host's pip is configured for that index alone."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        configure(monkeypatch, PIP_INDEX_URL=index.as_uri())
+    with pytest.MonkeyPatch.context() as monkeypatch, served(index.parent) as url:
+        configure(monkeypatch, PIP_INDEX_URL=url)
         yield monkeypatch

@@ -15,7 +15,7 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, resolve_image
 from codeact_sandbox.backends.docker.leftovers import OWNER, owner_labels
 from tests.sandbox.images import build_from, make_wheel, run, silent
-from tests.sandbox.packages.conftest import configure, link, make_index
+from tests.sandbox.packages.conftest import configure, link, make_index, served
 from tests.sandbox.packages.index_server import Index, basic
 
 pytestmark = pytest.mark.more
@@ -67,10 +67,12 @@ def own_containers(client: APIClient) -> list[str]:
     ]
 
 
-def test_a_folder_of_the_host_is_an_index(client, built, monkeypatch, tmp_path):
-    configure(monkeypatch, PIP_INDEX_URL=make_index(tmp_path).as_uri())
+def test_packages_of_an_index_of_the_host_are_in_the_image(client, built, monkeypatch, tmp_path):
+    make_index(tmp_path)
     before = own_containers(client)
-    made = built(DEFAULT_IMAGE, "tinywheel", "otherwheel<2")
+    with served(tmp_path) as url:
+        configure(monkeypatch, PIP_INDEX_URL=url)
+        made = built(DEFAULT_IMAGE, "tinywheel", "otherwheel<2")
     assert run(client, made, "tiny") == (0, "hello\n")
     assert run(client, made, "python3", "-c", "import otherwheel, numpy; print(otherwheel.value)") == (0, "1\n")
     assert str(tmp_path) not in everything(client, made)

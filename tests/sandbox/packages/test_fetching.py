@@ -8,7 +8,7 @@ import pytest
 
 from codeact_sandbox.packages.fetching import Fetcher, FetchError
 from codeact_sandbox.packages.pip_config import PipConfig
-from codeact_sandbox.packages.sources import download, make_sources
+from codeact_sandbox.packages.sources import download, list_files
 from tests.cases import case
 from tests.sandbox.egress.servers import Hosts
 from tests.sandbox.packages.conftest import configure
@@ -37,7 +37,7 @@ def names(url: str, hosts: Hosts, **options: Any) -> list[str]:
         config = PipConfig(indexes=(url,), **options)
         fetcher = Fetcher(config, hosts.resolve)
         try:
-            found = await make_sources(config, fetcher)[0].files("one")
+            found = await list_files(url, "one", fetcher)
             names = [file.filename for file in found]
             for file in found:
                 async with download(file.url, file.base, fetcher) as opened:

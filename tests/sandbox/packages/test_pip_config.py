@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.packages import pip_config
-from codeact_sandbox.packages.pages import ProjectFile, belongs_to, parse_page, write_html
+from codeact_sandbox.packages.pages import ProjectFile, parse_page, write_html
 from codeact_sandbox.packages.pip_config import PipConfig
 
 
@@ -33,12 +33,11 @@ def write(folder: str | Path, text: str) -> None:
 def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
     write(
         host["XDG_CONFIG_HOME"],
-        "[global]\nindex-url = https://a.example/simple\nextra-index-url =\n  https://b.example\n  file:///c\nfind-links = /d e\n"
+        "[global]\nindex-url = https://a.example/simple\nextra-index-url =\n  https://b.example\n  https://c.example\n"
         "trusted-host=f:1 g\nproxy = http://h\ncert = ~/ca.pem\nclient-cert = /me.pem\ntimeout=9\n",
     )
     expected = PipConfig(
-        indexes=("https://a.example/simple", "https://b.example", "file:///c"),
-        find_links=("/d", "e"),
+        indexes=("https://a.example/simple", "https://b.example", "https://c.example"),
         trusted_hosts=("f:1", "g"),
         cert=str(Path.home() / "ca.pem"),
         client_cert="/me.pem",
@@ -48,11 +47,10 @@ def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
     assert PipConfig.of_host(host) == expected
 
 
-def test_variables_win_over_files_and_no_index_leaves_find_links(host: dict[str, str]) -> None:
-    write(host["XDG_CONFIG_HOME"], "[install]\nfind-links = /a\nindex-url = https://a.example\n")
-    assert PipConfig.of_host(
-        {**host, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/b", "PIP_DEFAULT_TIMEOUT": "30"}
-    ) == PipConfig(find_links=("/b",), timeout_s=30, no_index=True)
+def test_variables_win_over_files(host: dict[str, str]) -> None:
+    write(host["XDG_CONFIG_HOME"], "[install]\nindex-url = https://a.example\n")
+    found = PipConfig.of_host({**host, "PIP_INDEX_URL": "https://b.example", "PIP_DEFAULT_TIMEOUT": "30"})
+    assert found == PipConfig(indexes=("https://b.example",), timeout_s=30)
 
 
 def test_without_configuration_it_is_the_index_of_pip(host: dict[str, str]) -> None:
@@ -100,10 +98,3 @@ def test_what_is_written_says_the_same_with_our_links() -> None:
         ProjectFile(file.filename, url, base, file.hashes, file.requires_python, file.yanked, file.metadata)
         for file, url in zip(FILES, links, strict=True)
     ]
-
-
-def test_files_of_a_folder_belong_to_projects() -> None:
-    assert belongs_to("Zope_Interface-5.0-py3-none-any.whl", "zope-interface")
-    assert belongs_to("zope.interface-5.0.tar.gz", "zope-interface")
-    assert not belongs_to("zope-interface-extra-5.0.tar.gz", "zope-interface")
-    assert not belongs_to("zope-5.0.tar.gz", "zope-interface")

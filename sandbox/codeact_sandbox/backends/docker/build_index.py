@@ -56,7 +56,7 @@ def serve_index(
 ) -> Iterator[BuildIndex]:
     """Serve packages to a build in a container of its own; where the host's pip has no index, it has the engine's network."""
     config = PipConfig.of_host()
-    if not (config.indexes or config.find_links or config.no_index):
+    if not config.indexes:
         yield BuildIndex({})
         return
     client = _client(image, engine, network, config)
