@@ -43,7 +43,6 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
         backend: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap.
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
-        starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
         acquire_timeout: Seconds that an executor waits for a sandbox. Default 60.
         options: Arguments of the executors: of `DockerCommandLineCodeExecutor` or `BubblewrapCommandLineCodeExecutor`.
 
@@ -57,7 +56,6 @@ class ExecutorPool(sandbox_pool.SandboxPool):
         *,
         backend: BackendName = "auto",
         max_alive: int = 32,
-        starts_at_once: int = 4,
         acquire_timeout: float = 60,
         **options: Unpack[PoolKeywords],
     ) -> None:
@@ -69,7 +67,6 @@ class ExecutorPool(sandbox_pool.SandboxPool):
             backend=template.options,
             tools=template.tools,
             max_alive=max_alive,
-            starts_at_once=starts_at_once,
             acquire_timeout=acquire_timeout,
             progress=options.get("progress"),
         )

@@ -27,8 +27,9 @@ logger = logging.getLogger("codeact_sandbox")
 T = TypeVar("T")
 ANSWER_TIMEOUT_S = 2.0
 STOP_TIMEOUT_S = 60.0
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
+STARTS_AT_ONCE = 4
+# After so many failures in a row none is started in advance until there is a request.
+MAX_FAILURES = 3
 # Options that a sandbox can't have which exists before its user, with the value that is allowed.
 UNFIT = {
     "container_name": (None, "the sandboxes of a pool have names of their own"),
@@ -50,7 +51,6 @@ class SandboxPool:
             of the sandboxes.
         tools: Functions of this process that the code can call.
         max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
-        starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
         acquire_timeout: Seconds that a request waits for a sandbox. Default 60.
         progress: Called with a line for each step that takes long. By default it goes to standard error.
         options: Fields of `DockerOptions` or `BubblewrapOptions`. Default of `mode`: "session".
@@ -67,23 +67,17 @@ class SandboxPool:
         backend: BackendName | SandboxOptions = "auto",
         tools: Sequence[Tool] | Toolset = (),
         max_alive: int = 32,
-        starts_at_once: int = 4,
         acquire_timeout: float = 60,
         progress: Callable[[str], None] | None = None,
         **options: Unpack[SandboxKeywords],
     ) -> None:
-        for name, value, least in (
-            ("size", size, 0),
-            ("max_alive", max_alive, 1),
-            ("starts_at_once", starts_at_once, 1),
-        ):
+        for name, value, least in (("size", size, 0), ("max_alive", max_alive, 1)):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
         if size > max_alive:
             raise ValueError(f"size={size} is above max_alive={max_alive}: those that are ready count, too")
         self.size = size
         self.max_alive = max_alive
-        self.starts_at_once = starts_at_once
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
         if backend == "auto":
             backend = select.choose_backend(options)
@@ -123,7 +117,6 @@ class SandboxPool:
             if self._own_sandboxes() is None:
                 self._process = os.getpid()
                 self._sandboxes = _Sandboxes(self)
-                self._sandboxes.update()
 
     def make_client(self) -> RunnerClient:
         """Make the client of a sandbox that has not been started."""
@@ -210,8 +203,6 @@ class SandboxPool:
         return self._sandboxes
 
     async def _wait(self, sandboxes: _Sandboxes, future: Future[T], deadline: float, message: str) -> T:
-        if future.done():
-            return future.result()
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 return await asyncio.wrap_future(future)
@@ -239,10 +230,10 @@ class _Sandboxes:
         self._waiting: deque[Future[RunnerClient]] = deque()
         self._wait_full: list[Future[None]] = []
         self._stopping = False
-        # After a failure none is started in advance until a pause is over, which becomes longer with each.
         self._failures = 0
-        self._retry: threading.Timer | None = None
         self._error: str | None = None
+        with self._changed:
+            self._update()
 
     def request(self) -> Future[RunnerClient]:
         """Request a sandbox; the future is done at once if one is ready and no earlier request waits."""
@@ -257,7 +248,7 @@ class _Sandboxes:
         future = Future[None]()
         with self._changed:
             self._wait_full.append(future)
-            self._end_pause()
+            self._failures = 0
             self._update()
         return future
 
@@ -276,7 +267,6 @@ class _Sandboxes:
     def discard(self, client: RunnerClient) -> None:
         """Stop a sandbox that does not work."""
         with self._changed:
-            self._pause()
             self._begin_end(client)
 
     def describe(self) -> str:
@@ -294,7 +284,6 @@ class _Sandboxes:
         """Stop all sandboxes; blocks until they are gone, or for a minute."""
         with self._changed:
             self._stopping = True
-            self._end_pause()
             self._update()
             for client in [*self.idle, *self.leased]:
                 self._begin_end(client)
@@ -306,12 +295,8 @@ class _Sandboxes:
                     *(len(self._ending), self._starts),
                 )
 
-    def update(self) -> None:
-        """Lease what is ready to those who wait, and start what is missing."""
-        with self._changed:
-            self._update()
-
     def _update(self) -> None:
+        """Lease what is ready to those who wait, and start what is missing."""
         if self._stopping:
             pending: list[Future[Any]] = [*self._waiting, *self._wait_full]
             for future in pending:
@@ -334,11 +319,16 @@ class _Sandboxes:
             self._wait_full.clear()
         if not threading.main_thread().is_alive():
             return  # the program is ending
-        needed = len(self._waiting) + (ahead if self._retry is None else 0) - len(self.idle) - self._starts
+        needed = len(self._waiting) + (ahead if self._failures < MAX_FAILURES else 0) - len(self.idle) - self._starts
         room = self._pool.max_alive - len(self.idle) - len(self.leased) - len(self._ending) - self._starts
-        for _ in range(min(needed, room, self._pool.starts_at_once - self._starts)):
+        for _ in range(min(needed, room, STARTS_AT_ONCE - self._starts)):
             self._starts += 1
-            threading.Thread(target=self._start, name="codeact-pool-start").start()
+            try:
+                threading.Thread(target=self._start, name="codeact-pool-start").start()
+            except RuntimeError as error:  # there are no more threads, or the program is ending
+                self._begun(None)
+                self._not_started(error)
+                return
 
     def _start(self) -> None:
         client = None
@@ -358,7 +348,6 @@ class _Sandboxes:
         with self._changed:
             self._begun(client)
             self._error = None
-            self._end_pause()
             self.idle.append(client)
             if self._stopping:
                 self._begin_end(client)
@@ -375,7 +364,7 @@ class _Sandboxes:
         if isinstance(error, RuntimeError) and not isinstance(error, SandboxError):
             error = SandboxStartError(f"no sandbox could be started for the pool: {error}")
         known, self._error = str(error) == self._error, str(error)
-        self._pause()
+        self._failures += 1
         failed: list[Future[Any]] = [*self._wait_full]
         self._wait_full.clear()
         if self._waiting:
@@ -384,32 +373,16 @@ class _Sandboxes:
             _fail(future, error)
         if not failed:
             level = logging.INFO if known else logging.WARNING
-            logger.log(level, "no sandbox could be started for the pool, it will try again: %s", str(error))
+            logger.log(
+                level, "no sandbox could be started for the pool, it tries again with the next request: %s", str(error)
+            )
         self._update()
-
-    def _pause(self) -> None:
-        self._failures += 1
-        if self._retry is None and not self._stopping:
-            pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
-            self._retry = threading.Timer(pause, self._after_pause)
-            self._retry.daemon = True
-            self._retry.start()
-
-    def _after_pause(self) -> None:
-        with self._changed:
-            self._retry = None
-            self._update()
-
-    def _end_pause(self) -> None:
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
 
     def _ended(self, client: RunnerClient, reason: SandboxError) -> None:
         with self._changed:
             if client in self.idle:
                 logger.info("the pooled sandbox %s has ended while idle and is replaced: %s", client.name, reason)
-                self._pause()
+                self._failures += 1
             self._begin_end(client)
 
     def _begin_end(self, client: RunnerClient) -> None:

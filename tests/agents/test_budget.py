@@ -67,5 +67,7 @@ async def test_an_agent_ends_at_its_cost_and_says_so() -> None:
 
 def test_an_agent_needs_prices_for_a_cost() -> None:
     executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    with pytest.raises(ValueError, match=r"^max_cost needs prices: .* or install the extra prices, with which Prices.known"):
+    with pytest.raises(
+        ValueError, match=r"^max_cost needs prices: .* or install the extra prices, with which Prices.known"
+    ):
         CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient(["x"]), budget=Budget(max_cost=1))

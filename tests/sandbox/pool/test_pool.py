@@ -22,6 +22,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import Hello
 from codeact_sandbox.managed_sandbox import LOST
+from codeact_sandbox.pool import STARTS_AT_ONCE
 from codeact_sandbox.types.tool import ToolAnswer
 from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until
 from tests.sandbox.sandboxes import block, out, run
@@ -203,14 +204,14 @@ class TestLimits:
                 most.append(await asyncio.to_thread(alive, kind))
                 return output
 
-        async with make(kind, 2, leases=15, max_alive=5, starts_at_once=3) as pool:
+        async with make(kind, 2, leases=15, max_alive=5) as pool:
             outputs = await asyncio.gather(*(one(number) for number in range(15)))
         assert outputs == [f"{number}\n" for number in range(15)]
         assert 2 <= max(most) <= 5
 
     @ONE_KIND
     async def test_starts_at_once_are_limited(self, kind: str) -> None:
-        pool = make(kind, 6, starts_at_once=2)
+        pool = make(kind, 6)
         starts, most = 0, 0
         real = pool.make_client
 
@@ -233,7 +234,7 @@ class TestLimits:
         pool.make_client = counted  # type: ignore[method-assign]
         async with pool:
             await pool.ready()
-        assert most == 2
+        assert most == STARTS_AT_ONCE
 
     @ONE_KIND
     async def test_executor_without_a_sandbox_waits_for_the_end_of_a_lease(self, kind: str) -> None:

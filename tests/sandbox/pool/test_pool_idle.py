@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import time
 
 import pytest
 
@@ -40,7 +39,7 @@ class TestIdleSandboxes:
                 assert await out(executor, "print(1)") == "1\n"
 
     @ONE_KIND
-    async def test_sandboxes_that_die_at_once_are_started_again_after_pauses(self, kind: str) -> None:
+    async def test_sandboxes_that_die_at_once_are_started_again(self, kind: str) -> None:
         pool = make(kind)
         starts = []
         real = pool.make_client
@@ -61,6 +60,4 @@ class TestIdleSandboxes:
 
         pool.make_client = dying  # type: ignore[method-assign]
         async with pool:
-            began = time.monotonic()
             await until(lambda: len(starts) == 3 and pool.idle == 1, 20)
-            assert time.monotonic() - began > 0.5 + 1  # the two pauses
