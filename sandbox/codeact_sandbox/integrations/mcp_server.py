@@ -7,15 +7,12 @@ import contextlib
 import inspect
 import itertools
 import os
-import secrets
 import signal
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ResourceLink
 
 from codeact_sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from codeact_sandbox.image_check import ImageRefused, check_image
@@ -45,7 +42,6 @@ IMAGE_TYPES = ("image/png", "image/jpeg")
 MAX_IMAGE_BYTES = 4 * 1024**2
 MAX_TEXT_BYTES = 256 * 1024  # size of the largest text file that `read_file` returns
 MAX_SHOWN_CHARS = 48 * 1024  # length of the longest text that a result has in full
-MAX_OUTPUTS = 20  # longer ones that are kept for clients that read them
 OWN_TOOLS = ("run_code", "read_file", "write_file", "list_files", "restart")
 WRAPPED_TOOLS = ("search_tools", "run_code")
 PROGRESS_INTERVAL_S = 0.1  # time between two notifications with output of a running block
@@ -101,23 +97,20 @@ def make_server(sandbox: AsyncSandbox, wrapped: Wrapped | None = None) -> MCPSer
         finally:
             await sandbox.stop()
 
-    outputs = Outputs()
-    tools = _Tools(sandbox, outputs, wrapped)
-    return _server_of(lambda name: getattr(tools, name), outputs, wrapped, sandbox.skills, lifespan=lifespan)
+    tools = _Tools(sandbox, wrapped)
+    return _server_of(lambda name: getattr(tools, name), wrapped, sandbox.skills, lifespan=lifespan)
 
 
 def make_http_app(sessions: Sessions, wrapped: Wrapped | None = None, skills: Sequence[Skill] = ()) -> Any:
     """Make an ASGI application that serves clients at `/mcp`; who calls this ends the sessions."""
-    outputs = Outputs()
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the `Guard` checks requests
     more = {} if _IS_SECOND else {"transport_security": security}
-    server = _server_of(lambda name: _in_sessions(name, sessions, outputs, wrapped), outputs, wrapped, skills, **more)
+    server = _server_of(lambda name: _in_sessions(name, sessions, wrapped), wrapped, skills, **more)
     return server.streamable_http_app(**({"transport_security": security} if _IS_SECOND else {}))
 
 
 def _server_of(
     tool_of: Callable[[str], Callable[..., Any]],
-    outputs: Outputs,
     wrapped: Wrapped | None,
     skills: Sequence[Skill],
     **options: Any,
@@ -129,13 +122,10 @@ def _server_of(
         tool = tool_of(name)
         description = RUN_CODE if wrapped is not None and name == "run_code" else inspect.getdoc(tool)
         server.tool(description=description, structured_output=False)(tool)
-    server.resource("codeact://output/{name}", mime_type="text/plain")(outputs.read)
     return server
 
 
-def _in_sessions(
-    name: str, sessions: Sessions, outputs: Outputs, wrapped: Wrapped | None
-) -> Callable[..., Awaitable[Any]]:
+def _in_sessions(name: str, sessions: Sessions, wrapped: Wrapped | None) -> Callable[..., Awaitable[Any]]:
     """Return a tool of the sandbox that its caller's session has."""
     tool = getattr(_Tools, name)
     signature = inspect.signature(tool, eval_str=True)
@@ -147,7 +137,7 @@ def _in_sessions(
         with _tool_errors():
             async with sessions.use(key, session) as (sandbox, notes):
                 try:
-                    answer = await tool(_Tools(sandbox, outputs, wrapped), **more, **given)
+                    answer = await tool(_Tools(sandbox, wrapped), **more, **given)
                 except ToolError as error:
                     raise ToolError("\n".join([str(error), *notes])) from error
         return [*(answer if isinstance(answer, list) else [answer]), *notes]
@@ -161,38 +151,19 @@ def _in_sessions(
     return call
 
 
-class Outputs:
-    """Outputs that are too long for a result; clients read them as resources."""
-
-    def __init__(self) -> None:
-        self._texts: OrderedDict[str, str] = OrderedDict()
-
-    def keep(self, text: str) -> tuple[str, ResourceLink | None]:
-        """Return what a result shows of a text, and a link to all of it if that is not all."""
-        if len(text) <= MAX_SHOWN_CHARS:
-            return text, None
-        name = secrets.token_urlsafe(12)
-        self._texts[name] = text
-        if len(self._texts) > MAX_OUTPUTS:
-            self._texts.popitem(last=False)
-        uri, half = f"codeact://output/{name}", MAX_SHOWN_CHARS // 2
-        left = f"\n[… {len(text) - 2 * half:,} characters are left out; the resource {uri} has all …]\n"
-        size = len(text.encode())
-        link = ResourceLink.model_validate({"type": "resource_link", "uri": uri, "name": name, "size": size})
-        return f"{text[:half]}{left}{text[-half:]}", link
-
-    def read(self, name: str) -> str:
-        """The whole output of a block."""
-        if name not in self._texts:
-            raise ValueError(f"this output is not kept any more: there were {MAX_OUTPUTS} long ones after it")
-        return self._texts[name]
+def _cut(text: str) -> str:
+    if len(text) <= MAX_SHOWN_CHARS:
+        return text
+    half = MAX_SHOWN_CHARS // 2
+    left = f"\n[… {len(text) - 2 * half:,} characters are left out: print less, or write a file …]\n"
+    return f"{text[:half]}{left}{text[-half:]}"
 
 
 class _Tools:
     """The tools. The client's model reads the docstrings of the public methods."""
 
-    def __init__(self, sandbox: AsyncSandbox, outputs: Outputs, wrapped: Wrapped | None) -> None:
-        self._sandbox, self._outputs, self._wrapped = sandbox, outputs, wrapped
+    def __init__(self, sandbox: AsyncSandbox, wrapped: Wrapped | None) -> None:
+        self._sandbox, self._wrapped = sandbox, wrapped
 
     async def search_tools(self, query: str = "", limit: int = 5) -> str:
         """Find functions that code in run_code can call: their signatures and descriptions. Without a query, all names.
@@ -227,10 +198,9 @@ class _Tools:
                     else:
                         result = item
             if result.exit_code != 0:
-                raise ToolError(self._outputs.keep(describe(result, result.notes, calls_of(result)))[0])
+                raise ToolError(_cut(describe(result, result.notes, calls_of(result))))
             images, notes = await self._images(result)
-            text, link = self._outputs.keep(describe(result, [*result.notes, *notes], calls_of(result)))
-            return [text, *images, *([link] if link is not None else [])]
+            return [_cut(describe(result, [*result.notes, *notes], calls_of(result))), *images]
 
     async def read_file(self, name: str) -> str | Image:
         """Return the content of a text file or an image.
