@@ -67,7 +67,7 @@ types: $(VENV)/.installed ## mypy, strict
 	@$(BIN)/mypy -p autogen_codeact -p codeact_sandbox
 
 types-users: $(VENV)/.installed ## what mypy and pyright say of samples, programs of the docs, and mistakes of users
-	@$(BIN)/pytest --quiet -m more tests/test_types.py
+	@$(BIN)/pytest --quiet tests/test_types.py
 
 notice-demo notice-engine:
 	@docker/setup.sh notice $(@:notice-%=%)

@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 
-from . import imports
+from . import imports, stdio
 
 MAX_TURNS = 100
 MAX_NAMED_TASKS = 10
@@ -52,9 +52,7 @@ class CellLoop:
 
     def run(self, coroutine):
         """Run a coroutine until it ends; other tasks of the loop run meanwhile."""
-        import asyncio
-
-        self._on_import(asyncio)
+        self._on_import(imports.own_import("asyncio"))
         loop = self._loop
         try:
             # What it raises does not pass through asyncio, so that a traceback shows no function of asyncio.
@@ -135,9 +133,7 @@ class CellLoop:
                 return
 
     def _renew_pool(self, loop):
-        from concurrent.futures import ThreadPoolExecutor
-
-        self._pool = ThreadPoolExecutor(thread_name_prefix="asyncio")
+        self._pool = stdio.thread_pool()(thread_name_prefix="asyncio")
         loop.set_default_executor(self._pool)
 
     def _end_idle_threads(self, loop):

@@ -3,6 +3,8 @@
 import ast
 import re
 
+from . import imports
+
 # A line that Python can't parse and a notebook can; a prompt that was copied with the code.
 _SPECIAL = re.compile(r"^[ \t]*(?:[%!?]|>>> |In \[\d+\]:)|^[^#\n]*=[ \t]*[%!]|^[^#\n]*\?[ \t]*;?[ \t]*$", re.MULTILINE)
 # Names that a cell of one line may begin with as if it were a command.
@@ -135,10 +137,10 @@ def _line_numbers(before, after):
     """Return (line of the original, whether it is the same) for each translated line, counted from 1."""
     if len(before) == len(after):
         return [(index + 1, old == new) for index, (new, old) in enumerate(zip(after, before))]
-    import difflib  # rarely needed
-
     found = []
-    for kind, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
+    for kind, start, end, new_start, new_end in (
+        imports.own_import("difflib").SequenceMatcher(None, before, after, False).get_opcodes()
+    ):
         last = min(max(end, 1), len(before)) - 1
         found += [(min(start + index, last) + 1, kind == "equal") for index in range(new_end - new_start)]
     return found

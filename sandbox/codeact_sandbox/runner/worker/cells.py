@@ -6,7 +6,7 @@ import ast
 import builtins
 import sys
 
-from . import cell_text, display, execution, ipython_shell, small_shell, values
+from . import cell_text, definitions, display, execution, ipython_shell, small_shell, values
 
 _MAX_VALUES = 1000
 _NOT_LOADED = "IPython is installed but could not be loaded (%s: %s); a small set of magics is used instead\n"
@@ -34,6 +34,7 @@ class Cells:
         # What `get_ipython()` returns.
         self.public = small_shell.ZMQLikeShellStub(self)
         self._flags = 0
+        self.definitions = definitions.Definitions(namespace)
         self._last_values = ["", "", ""]
         namespace.update(self.history(), _="", __="", ___="", _i="", _ii="", _iii="")
 
@@ -135,6 +136,7 @@ class Cells:
         shows_all = getattr(self.shell and self.public, "ast_node_interactivity", "") == "all"
         if shows_all:
             sys.displayhook = self._show_one
+        self.definitions.note(tree, code.decode("utf-8-sig", "replace"))
         return _compiled(tree, code, filename, self._flags, shows_all)
 
     def _show_one(self, value):

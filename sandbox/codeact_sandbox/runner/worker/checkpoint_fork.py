@@ -12,7 +12,7 @@ import time
 from select import POLLIN, poll
 
 from ..shared import system, wire
-from . import stdio
+from . import helpers, stdio
 
 CLOSE_TIMEOUT_MS = 1000
 # With that of blocks, the kernel kills a block before the checkpoint that shares its memory, whatever the size of each.
@@ -71,6 +71,7 @@ class CheckpointForker:
         It keeps what is open here, except pipes and sockets, whose other end would wait until every copy is closed. In the child
         their numbers refer to a socket without another end, so that they are not used for anything else.
         """
+        helpers.end_openmp_threads()
         copied = _pipes_and_sockets(fd, *unneeded)
         pid = self._fork_and_wait(fd, unneeded, copied) if copied else self._fork(fd, unneeded)
         if pid:

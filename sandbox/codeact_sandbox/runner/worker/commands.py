@@ -1,10 +1,12 @@
 """Commands of cells: `!command`, `x = !command` and scripts such as `%%bash`."""
 
 import os
+import re
 import string
 import sys
 
 from ..shared import packages, system
+from . import imports
 
 SHELLS = ("/bin/bash", "/usr/bin/bash")
 
@@ -20,7 +22,7 @@ def run(command):
 
 
 def output(command):
-    import subprocess
+    subprocess = imports.own_import("subprocess")
 
     sys.stdout.flush()
     done = subprocess.run([_shell(), "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -30,7 +32,7 @@ def output(command):
 
 def run_script(words, text):
     """Run a program that reads a script from its standard input; return its exit status."""
-    import subprocess
+    subprocess = imports.own_import("subprocess")
 
     pipe = None if _is_direct() else subprocess.PIPE
     sys.stdout.flush()
@@ -62,8 +64,6 @@ class _Formatter(string.Formatter):
 
 
 def _expand_dollars(text, namespace):
-    import re
-
     def value(match):
         if match.group(1) is None:
             return "$"
@@ -79,7 +79,7 @@ def _expand_dollars(text, namespace):
 
 
 def _run(words):
-    import subprocess
+    subprocess = imports.own_import("subprocess")
 
     sys.stdout.flush()
     if _is_direct():

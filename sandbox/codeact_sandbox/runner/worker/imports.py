@@ -4,6 +4,8 @@ A finder stands at the end of `sys.meta_path` for IPython where that is not inst
 are adapted once they are loaded. It looks at names only.
 """
 
+import contextlib
+import importlib
 import importlib.machinery
 import os
 import sys
@@ -13,9 +15,10 @@ from . import display, figures, ipython_display
 
 
 class Hooks:
-    """What a session does when asyncio has been imported."""
+    """What a session does when asyncio has been imported, and the file of its definitions for new interpreters."""
 
     on_asyncio = None
+    definitions_file = None
 
 
 def install(config):
@@ -23,11 +26,43 @@ def install(config):
     own = os.environ.get("MPLBACKEND")
     adapters = {"IPython.core.display_functions": ipython_display.adapt, "plotly.io._renderers": _set_renderer}
     if config["mode"] == "session":
+        adapters["multiprocessing.spawn"] = _give_main_file
         adapters["asyncio"] = lambda module: Hooks.on_asyncio and Hooks.on_asyncio(module)
     if "MPLBACKEND" not in (config.get("environment") or {}):
         adapters["matplotlib"] = lambda module: _set_backend(module, own)
     sys.meta_path.insert(0, AdaptingFinder(adapters))
     sys.meta_path.append(ipython_display.Finder())
+
+
+def own_import(name):
+    """Import a module for this program itself."""
+    with own_path():
+        return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def own_path():
+    """Import nothing from the current directory meanwhile: a file of the code may have the name of any module."""
+    complete = sys.path[:]
+    sys.path[:] = [entry for entry in complete if entry and entry != os.getcwd()]
+    try:
+        yield
+    finally:
+        added = [entry for entry in sys.path if entry not in complete and entry]
+        sys.path[:] = complete + added
+
+
+def _give_main_file(spawn):
+    """Let new interpreters of multiprocessing find what the cells of a session define."""
+    original = spawn.get_preparation_data
+
+    def get_preparation_data(name):
+        data = original(name)
+        if Hooks.definitions_file is not None and not data.keys() & {"init_main_from_name", "init_main_from_path"}:
+            data["init_main_from_path"] = Hooks.definitions_file()
+        return data
+
+    spawn.get_preparation_data = get_preparation_data
 
 
 def _set_backend(matplotlib, own):

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from ..shared import packages, wire
-from . import cell_loop, cell_text, cells, display, displays, execution, stdio, tools
+from . import cell_loop, cell_text, cells, display, displays, execution, imports, stdio, tools
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
@@ -79,6 +79,7 @@ class SessionInterpreter:
         self.namespace = execution.new_main()
         self.namespace.update(tools.public())
         self.cells = cells.Cells(self.namespace, cell_loop.CellLoop())
+        imports.Hooks.definitions_file = self.cells.definitions.file
         _replace_interactive(lambda: self.cells.public)
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()

@@ -1,12 +1,11 @@
 """The shell of a session where IPython is installed: its input transformer, magics and formatters."""
 
-import importlib
 import importlib.util
 import os
 import re
 import sys
 
-from . import commands, displays, execution, figures, ipython_display, magics, tools
+from . import commands, displays, execution, figures, imports, ipython_display, magics, tools
 
 _COLORS = re.compile("\x1b\\[[\\d;]*m")
 NO_EDITOR = "there is no editor here, because nobody can type: use %%writefile"
@@ -17,17 +16,11 @@ NO_DEBUGGER = "there is no debugger here, because nobody can type: print the val
 
 
 def load(cells):
-    complete = sys.path[:]
-    # A file of the user may have the name of one of its modules.
-    sys.path[:] = [entry for entry in complete if entry and entry != os.getcwd()]
-    try:
+    with imports.own_path():
         found = importlib.util.find_spec("IPython")
         if found is None or isinstance(found.loader, ipython_display.Finder):
             return None
         return IPythonShell(cells)
-    finally:
-        added = [entry for entry in sys.path if entry not in complete and entry]
-        sys.path[:] = complete + added
 
 
 class IPythonShell:
@@ -40,7 +33,7 @@ class IPythonShell:
         self.public = _shell_class(cells).instance(
             config=_configuration(), user_module=sys.modules["__main__"], user_ns=namespace
         )
-        self._kinds = importlib.import_module("IPython.core.interactiveshell")
+        self._kinds = imports.own_import("IPython.core.interactiveshell")
         namespace.update(saved)
         if not had_open:
             namespace.pop("open", None)
@@ -83,22 +76,20 @@ class IPythonShell:
 
 
 def _configuration():
-    import tempfile  # a megabyte with what it imports
-
-    config = importlib.import_module("traitlets.config").Config()
+    config = imports.own_import("traitlets.config").Config()
     # Its thread would prevent checkpoints from being taken ahead.
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     config.InteractiveShell.colors = "NoColor"
-    config.InteractiveShell.ipython_dir = os.path.join(tempfile.gettempdir(), ".ipython")
+    config.InteractiveShell.ipython_dir = os.path.join(imports.own_import("tempfile").gettempdir(), ".ipython")
     return config
 
 
 def _shell_class(cells):
-    shell = importlib.import_module("IPython.core.interactiveshell").InteractiveShell
-    hook = importlib.import_module("IPython.core.displayhook").DisplayHook
+    shell = imports.own_import("IPython.core.interactiveshell").InteractiveShell
+    hook = imports.own_import("IPython.core.displayhook").DisplayHook
     hook = type("SessionDisplayHook", (SessionDisplayHook, hook), {"cells": cells})
-    publisher = importlib.import_module("IPython.core.displaypub").DisplayPublisher
+    publisher = imports.own_import("IPython.core.displaypub").DisplayPublisher
     publisher = type("SessionPublisher", (SessionPublisher, publisher), {})
     attributes = {"cells": cells, "own_magics": _own_magics(), "__module__": __name__}
     attributes.update(displayhook_class=hook, display_pub_class=publisher)
@@ -155,7 +146,7 @@ class SessionShell:
 
     def getoutput(self, cmd, split=True, depth=0):
         text, self.user_ns["_exit_code"] = commands.output(self.var_expand(cmd, depth=depth + 1))
-        kinds = importlib.import_module("IPython.utils.text")
+        kinds = imports.own_import("IPython.utils.text")
         return kinds.SList(text.splitlines()) if split else kinds.LSString(text)
 
     def find_magic(self, magic_name, magic_kind="line"):
@@ -170,7 +161,7 @@ class SessionShell:
     def del_var(self, varname, by_name=False):
         """Delete a variable, and everything that refers to its value."""
         # IPython looks there; the result of each cell would be there if IPython had run it.
-        self.last_execution_result = importlib.import_module("IPython.core.interactiveshell").ExecutionResult(None)
+        self.last_execution_result = imports.own_import("IPython.core.interactiveshell").ExecutionResult(None)
         super().del_var(varname, by_name)
 
     def enable_gui(self, gui=None):
@@ -213,7 +204,7 @@ def _own_magics():
 def _follow_figure_settings(shell):
     """Let `%config InlineBackend` set how figures are shown, as in a notebook."""
     try:
-        settings = importlib.import_module("matplotlib_inline.config").InlineBackend.instance(parent=shell)
+        settings = imports.own_import("matplotlib_inline.config").InlineBackend.instance(parent=shell)
     except ImportError:
         return
     if settings in shell.configurables:

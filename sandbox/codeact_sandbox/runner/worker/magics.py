@@ -2,11 +2,12 @@
 
 import importlib
 import os
+import re
 import shlex
 import sys
 import time
 
-from . import commands, figures
+from . import commands, figures, imports
 
 SCRIPTS = ("bash", "sh", "script", "perl", "ruby", "python", "python3")
 TIMEIT_RUNS = 7
@@ -49,9 +50,7 @@ def script_magic(name):
             sys.stderr.write("Couldn't find program: %r\n" % program[0])
             return
         if status and raises:
-            import subprocess
-
-            raise subprocess.CalledProcessError(status, program)
+            raise imports.own_import("subprocess").CalledProcessError(status, program)
 
     run.__name__ = name
     return run
@@ -123,7 +122,7 @@ class Magics:
         self.line_timeit(cell, setup or "pass", options)
 
     def line_timeit(self, code, setup="pass", options=None):
-        import timeit
+        timeit = imports.own_import("timeit")
 
         if options is None:
             options, code = _timeit_options(code)
@@ -150,8 +149,6 @@ class Magics:
 
 def _timeit_options(line):
     """Return the options `n` and `r`, and the rest of the line."""
-    import re
-
     given, rest = re.match(r"((?:\s*-[a-z]\s*\d*(?=\s|$|-))*)\s*(.*)", line, re.DOTALL).groups()
     return {name: int(number) for name, number in re.findall(r"-([a-z])\s*(\d+)", given)}, rest
 

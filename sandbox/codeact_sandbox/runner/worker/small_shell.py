@@ -2,7 +2,7 @@
 
 import sys
 
-from . import cell_text, commands, magics, values
+from . import cell_text, commands, imports, magics, values
 
 UNKNOWN = "there is no magic %s here, because IPython is not installed; there are %s"
 
@@ -103,8 +103,7 @@ class ZMQLikeSmallShell:
 
     def _describe(self, name, source):
         """Print what is known about an object: its signature, documentation or source."""
-        import inspect  # rarely needed
-        import pydoc
+        inspect, pydoc = imports.own_import("inspect"), imports.own_import("pydoc")
 
         try:
             thing = eval(name.lstrip("%"), self.user_ns)

@@ -120,6 +120,8 @@ class SessionStreams:
     def end(self):
         """End the block: from now on, all output of threads is late; return what earlier blocks' threads have written."""
         self.running = False
+        # A wrapper with which the block has replaced one goes now: it may close the block's descriptor.
+        sys.stdin, sys.stdout, sys.stderr = self.standard
         text = bytes(self.late).decode("utf-8", "replace")
         if self.late_dropped:
             text += "[... %d bytes dropped ...]" % self.late_dropped
@@ -190,6 +192,10 @@ class Output(io.RawIOBase):
 
     def writable(self):
         return True
+
+    def close(self):
+        """Only flush: a wrapper that code makes around it closes it when the wrapper goes."""
+        self.flush()
 
     def fileno(self):
         return self._fd

@@ -3,6 +3,8 @@
 import json
 import sys
 
+from . import imports
+
 # The width at which IPython breaks a container into lines.
 WIDTH = 79
 MAX_ITEMS = 50
@@ -48,9 +50,7 @@ def own_text(value):
         module, name = value.__module__, value.__qualname__
         return name if module in ("builtins", "exceptions") else "%s.%s" % (module, name)
     if isinstance(value, (list, tuple, dict, set, frozenset)):
-        import pprint
-
-        return pprint.pformat(value, width=WIDTH + 1, sort_dicts=False)
+        return imports.own_import("pprint").pformat(value, width=WIDTH + 1, sort_dicts=False)
     return _joined(repr(value))
 
 

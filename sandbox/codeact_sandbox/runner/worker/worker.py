@@ -11,7 +11,7 @@ import sys
 from select import POLLIN, poll
 
 from ..shared import system, wire
-from . import checkpoint_fork, displays, execution, interpreter, shell_state, stdio, tools, trees
+from . import checkpoint_fork, displays, execution, helpers, imports, interpreter, shell_state, stdio, tools, trees
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -190,7 +190,8 @@ class Worker:
     # The end of a block
 
     def _end_without_command(self, ident, command, error):
-        import shutil  # here, because it imports compressors, whose libraries each fork would have to map
+        # Here, because it imports compressors, whose libraries each fork would have to map.
+        shutil = imports.own_import("shutil")
 
         refused = isinstance(error, PermissionError) and os.path.exists(command)  # such as a file that is no program
         missing = not refused and shutil.which(command) is None
@@ -256,6 +257,7 @@ class Worker:
             self.deferred_checkpoint = None
         # There is no session yet if the checkpoint was taken before the first block.
         cancelled = self.session.cells.loop.discard() if self.session is not None else []
+        helpers.forget_helpers()
         self._send(wire.RESUMED, 0, {"cancelled": cancelled})
 
     def _drop_protection(self):

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import re
 import select
 import signal
 import site
@@ -64,6 +65,7 @@ def _prepare_interpreter(config):
     site.ENABLE_USER_SITE = False
     site.main()
     _apply_python_variables()
+    sys.flags = PlainFlags()
     importlib.import_module("threading")
     path = config["sys_path"]
     complete = path + [entry for entry in sys.path if entry not in path]
@@ -91,6 +93,23 @@ def _apply_python_variables():
     if os.environ.get("PYTHONWARNINGS"):
         sys.warnoptions[:] = os.environ["PYTHONWARNINGS"].split(",")
         warnings._processoptions(sys.warnoptions)
+
+
+class PlainFlags(tuple):  # type: ignore[type-arg]
+    """`sys.flags` without the isolation of this interpreter, which multiprocessing would give to the processes it starts."""
+
+    _NAMES = re.findall(r"(\w+)=", repr(sys.flags))
+
+    def __new__(cls):
+        plain = {"isolated": 0, "ignore_environment": 0, "no_site": 0, "safe_path": False}
+        plain["no_user_site"] = int(not site.ENABLE_USER_SITE)
+        plain["dont_write_bytecode"] = int(sys.dont_write_bytecode)
+        found = super().__new__(cls, (plain.get(name, getattr(sys.flags, name)) for name in cls._NAMES))
+        vars(found).update(zip(cls._NAMES, found))
+        return found
+
+    def __repr__(self):
+        return "sys.flags(%s)" % ", ".join("%s=%r" % pair for pair in zip(self._NAMES, self))
 
 
 def _set_variables(values):
