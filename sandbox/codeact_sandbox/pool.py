@@ -227,7 +227,8 @@ class _Sandboxes:
         self._ending: set[RunnerClient] = set()
         self._starts = 0
         self._starting: set[RunnerClient] = set()
-        self._waiting: deque[Future[RunnerClient]] = deque()
+        # Requests, the oldest first, each with its time.
+        self._waiting: deque[tuple[Future[RunnerClient], float]] = deque()
         self._wait_full: list[Future[None]] = []
         self._stopping = False
         self._failures = 0
@@ -239,7 +240,7 @@ class _Sandboxes:
         """Request a sandbox; the future is done at once if one is ready and no earlier request waits."""
         future = Future[RunnerClient]()
         with self._changed:
-            self._waiting.append(future)
+            self._waiting.append((future, time.monotonic()))
             self._update()
         return future
 
@@ -260,7 +261,7 @@ class _Sandboxes:
                 if client in self.leased:
                     self.leased.remove(client)
                     self.idle.append(client)
-            self._waiting = deque(each for each in self._waiting if each is not future)
+            self._waiting = deque(each for each in self._waiting if each[0] is not future)
             self._wait_full = [each for each in self._wait_full if each is not future]
             self._update()
 
@@ -298,14 +299,14 @@ class _Sandboxes:
     def _update(self) -> None:
         """Lease what is ready to those who wait, and start what is missing."""
         if self._stopping:
-            pending: list[Future[Any]] = [*self._waiting, *self._wait_full]
+            pending: list[Future[Any]] = [*(future for future, _ in self._waiting), *self._wait_full]
             for future in pending:
                 _fail(future, SandboxNotStarted("the pool has been stopped"))
             self._waiting.clear()
             self._wait_full.clear()
             return
         while self._waiting and self.idle:
-            request = self._waiting.popleft()
+            request, _ = self._waiting.popleft()
             if request.set_running_or_notify_cancel():
                 client = self.idle.popleft()
                 self.leased.add(client)
@@ -327,11 +328,11 @@ class _Sandboxes:
                 threading.Thread(target=self._start, name="codeact-pool-start").start()
             except RuntimeError as error:  # there are no more threads, or the program is ending
                 self._begun(None)
-                self._not_started(error)
+                self._not_started(error, time.monotonic())
                 return
 
     def _start(self) -> None:
-        client = None
+        client, began = None, time.monotonic()
         try:
             client = self._pool.make_client()
             with self._changed:
@@ -343,7 +344,7 @@ class _Sandboxes:
         except BaseException as error:  # noqa: BLE001 - those who wait must get it, whatever it is
             with self._changed:
                 self._begun(client)
-                self._not_started(error)
+                self._not_started(error, began)
             return
         with self._changed:
             self._begun(client)
@@ -360,15 +361,15 @@ class _Sandboxes:
             self._starting.discard(client)
         self._changed.notify_all()
 
-    def _not_started(self, error: BaseException) -> None:
+    def _not_started(self, error: BaseException, began: float) -> None:
         if isinstance(error, RuntimeError) and not isinstance(error, SandboxError):
             error = SandboxStartError(f"no sandbox could be started for the pool: {error}")
         known, self._error = str(error) == self._error, str(error)
         self._failures += 1
         failed: list[Future[Any]] = [*self._wait_full]
         self._wait_full.clear()
-        if self._waiting:
-            failed.append(self._waiting.popleft())  # there is one attempt for each
+        if self._waiting and self._waiting[0][1] <= began:
+            failed.append(self._waiting.popleft()[0])  # there is one attempt for each
         for future in failed:
             _fail(future, error)
         if not failed:
