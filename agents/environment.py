@@ -186,7 +186,7 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
     if result.outcome == "oom":
         more = f"{2 * facts.memory_bytes // 1024**2}m"
         problem = f"the code needs more than the sandbox's {size(facts.memory_bytes)} of memory."
-        option = (f"memory='{more}'", f"--memory {more}")
+        option = (f"memory='{more}'", f"--option memory={more}")
         hints.append(Hint(problem, "Work on less data at a time.", (option,)))
     return hints
 
@@ -220,7 +220,7 @@ def _command(text: str, facts: SandboxFacts) -> Hint | None:
     if match is None:
         return None
     there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else DO_WITHOUT.capitalize()
-    image = (("An image= that has it", "An --image that has it"),) if facts.packages_option else ()
+    image = (("An image= that has it", "An --option image= that has it"),) if facts.packages_option else ()
     return Hint(f"the command {match[1]} is not in the sandbox.", there, image)
 
 

@@ -64,7 +64,7 @@ class _Running:
         self, job: BatchJob, settings: BatchSettings, end: LastJsonLine, display: batch_display.BatchDisplay
     ) -> None:
         self._job, self._settings, self._end, self._display = job, settings, end, display
-        self._maker = AgentMaker(job.agent, job.model)
+        self._maker = AgentMaker(job)
         self._batch: Batch | None = None
         self._taken = 0
         self._finishing = False

@@ -14,22 +14,23 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient, CreateRe
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.deadline import DeadlineClient
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.jobs import AgentChoice, BatchJob
+from autogen_codeact.cli.jobs import BatchJob
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
 from autogen_codeact.cli.models import open_model, read_file, without_secrets
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
-from autogen_codeact.cli.sandbox import make_agent, read_budget
+from autogen_codeact.cli.sandbox import Limits, check_limits, make_agent, read_limits
 from autogen_codeact.teams import Team
 from codeact_sandbox.types.keyword_model import did_you_mean
 from codeact_sandbox.types.options import OPTIONS
 
-_WITH_FLAG = {"prices", "max_cost", *BatchJob.__dataclass_fields__}
+_WITH_FLAG = {"prices", "max_cost", "max_tokens", "max_seconds", *BatchJob.__dataclass_fields__}
 _BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fields if name not in _WITH_FLAG}
 """Settings that are given with `--option`, by the names there."""
 
@@ -39,7 +40,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings]:
 
     Raises `CommandError` if one is invalid.
     """
-    budget = read_budget(job.cost, job.model.spec)
+    limits = read_limits(job.agent.budget, job.model.spec)
     rare: dict[str, str] = {}
     others = []
     known = {*_BY_OPTION, *OPTIONS["docker"].names(), *OPTIONS["bubblewrap"].names()}
@@ -56,9 +57,8 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings]:
             {
                 "concurrency": job.concurrency,
                 "repeat": job.repeat,
-                "max_tokens": job.max_tokens,
-                "max_cost": budget.max_cost,
-                "prices": budget.prices,
+                **limits.model_dump(include={"max_tokens", "max_seconds", "max_cost"}),
+                "prices": limits.prices or Prices.known(job.model.spec),
                 **{_BY_OPTION[name]: value for name, value in rare.items()},
             }
         )
@@ -76,7 +76,8 @@ def describe_job(job: BatchJob) -> dict[str, Any]:
     described: dict[str, Any] = {"--model": model.spec, "--base-url": model.base_url}
     if model.is_file:
         described["content of the model's file"] = _hash(read_file(model.spec.removeprefix(REPLAY)))
-    described |= {f"--{name}": value for name, value in vars(agent).items()}
+    limits = _limits_of_a_task(job)
+    described |= {"--act": agent.act, "--team": agent.team, "steps": limits.max_steps, "retries": limits.max_retries}
     return described | _sandbox(job)
 
 
@@ -90,7 +91,6 @@ def _sandbox(job: BatchJob) -> dict[str, Any]:
             shown = [_hash(text) if "=" in text else text for text in map(str, value)]
         if value is not None and shown != []:
             found[names.get(field, f"--{field.replace('_', '-')}")] = shown
-    found.pop("--no-skills", None)  # which skills there are, --skills says
     return found
 
 
@@ -98,11 +98,18 @@ def _hash(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
+def _limits_of_a_task(job: BatchJob) -> Limits:
+    """Return what an agent may use for one task; the other limits are those of the batch."""
+    limits = read_limits(job.agent.budget, job.model.spec)
+    return Limits(**limits.model_dump(include={"max_steps", "max_retries"}, exclude_unset=True))
+
+
 class AgentMaker:
     """Makes the agent of an attempt."""
 
-    def __init__(self, agent: AgentChoice, model: ModelChoice) -> None:
-        self._agent, self._model = agent, model
+    def __init__(self, job: BatchJob) -> None:
+        self._agent, self._model, self._limits = job.agent, job.model, _limits_of_a_task(job)
+        check_limits(self._agent, self._limits)
         self._client: ChatCompletionClient | None = None
         self._recording: _Recording | None = None
 
@@ -110,7 +117,7 @@ class AgentMaker:
         """Return the agent or team for an attempt at a task."""
         client = self._client if self._recording is None else self._recording.client(task.id, self._model.timeout_s)
         assert client is not None
-        return make_agent(self._agent, client, executor, stream=False, stream_output=False)
+        return make_agent(self._agent, self._limits, client, executor, stream=False, stream_output=False)
 
     def open(self) -> None:
         """Create the model client."""

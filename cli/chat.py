@@ -16,7 +16,7 @@ from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_input import Interrupted, Reader, open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say, silence_libraries
-from autogen_codeact.cli.jobs import ChatJob
+from autogen_codeact.cli.jobs import NO_LOG, AgentChoice, ChatJob
 from autogen_codeact.cli.kept_runs import (
     check_folder,
     choose_run_folder,
@@ -27,7 +27,7 @@ from autogen_codeact.cli.kept_runs import (
     say_files,
     say_rebuilding,
 )
-from autogen_codeact.cli.sandbox import read_budget
+from autogen_codeact.cli.sandbox import check_limits, read_limits
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
@@ -48,9 +48,8 @@ FIGURES = "codeact-figures"
 def run_chat(job: ChatJob) -> int:
     """Run a chat until the user leaves."""
     job.check()
-    if job.save is not None:
-        check_folder(job.save)
-    read_budget(job.cost, job.model.spec)
+    check_folder(job.save)
+    check_limits(AgentChoice(job.team, not job.team), read_limits(job.budget, job.model.spec))
     max_total_size()  # a wrong value is told now, not at the end
     silence_libraries()
     chat = Chat(job)
@@ -81,8 +80,8 @@ class Chat:
             view = Transcript(
                 terminal, team=len(conversation.agents) > 1, chat=True, exact=approve, figures=_figures(target)
             )
-            budget = read_budget(job.cost, job.model.spec)
-            view.prices, view.max_cost = budget.prices or prices_of(model_names(target)), budget.max_cost
+            limits = read_limits(job.budget, job.model.spec)
+            view.prices, view.max_cost = limits.prices or prices_of(model_names(target)), limits.max_cost
             self._reader = reader = open_reader(self._completions)
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             self._commands = commands = Commands(turns, terminal)
@@ -106,7 +105,8 @@ class Chat:
 
     async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
         if plan is None:
-            return RecordedConversation(target, self._job.save)  # type: ignore[arg-type]
+            save = self._job.save if self._job.save != NO_LOG else None
+            return RecordedConversation(target, save)  # type: ignore[arg-type]
         return await RecordedConversation.resume(
             plan,
             target,  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ class Chat:
 
     async def _say(self, turns: Turns, text: str, commands: Commands) -> None:
         conversation = turns.conversation
-        if conversation.path is None and not self._job.no_save and not conversation.has_begun:
+        if conversation.path is None and self._job.save != NO_LOG and not conversation.has_begun:
             conversation.path = choose_run_folder(text)
         await self._show_page(turns)
         await turns.say(commands.message(text))

@@ -17,7 +17,7 @@ from autogen_codeact.cli.jobs import AgentChoice, ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.recording import RecordedModel
-from autogen_codeact.cli.sandbox import make_agent, read_budget, started
+from autogen_codeact.cli.sandbox import make_agent, read_limits, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import agent_keys, describe_agents, load_agents
@@ -46,9 +46,9 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
         if plan is None and job.component is None:
             assert client is not None
             executor = await stack.enter_async_context(started(with_skills(job.sandbox)))
-            choice = AgentChoice(None, job.team, not job.team, job.steps)
-            budget = read_budget(job.cost, job.model.spec)
-            yield make_agent(choice, client, executor, budget, stream=job.stream, stream_output=True)
+            choice = AgentChoice(job.team, not job.team)
+            limits = read_limits(job.budget, job.model.spec)
+            yield make_agent(choice, limits, client, executor, stream=True, stream_output=True)
             return
         if plan is None:
             target = _load(job)
@@ -74,7 +74,7 @@ def _load(job: ChatJob) -> ChatAgent | BaseTeam:
     file = job.component
     assert file is not None
     try:
-        loaded = load_component(file, trusted=not job.model.untrusted, allow_keys=True)
+        loaded = load_component(file, trusted=True)
     except OSError as error:
         raise CommandError(f"{file} can't be read: {error.strerror}") from error
     except Exception as error:  # whatever the constructor of a component raises

@@ -159,7 +159,7 @@ class Commands:
     async def _export(self, name: str) -> None:
         path = self._turns.conversation.path
         if path is None or not self._turns.conversation.has_begun:
-            raise CommandError("There is nothing to export: nothing was said yet, or --no-save keeps no log.")
+            raise CommandError("There is nothing to export: nothing was said yet, or --save none keeps no log.")
         if not name:
             raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
         kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}

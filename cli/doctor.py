@@ -155,11 +155,11 @@ def _check_host(image: str | None, report: _Report) -> SandboxChoice | None:
         report.add(Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error)))
     report.add(bubblewrap)
     if found is None:
-        return None if needed else SandboxChoice("bubblewrap", mode="process", timeout=_SANDBOX_TIMEOUT_S)
+        return None if needed else SandboxChoice("bubblewrap", timeout=_SANDBOX_TIMEOUT_S, others=["mode=process"])
     if found.status == "lack":
         return None
     usable = image or (version.DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
-    return SandboxChoice("docker", usable, "process", timeout=_SANDBOX_TIMEOUT_S)
+    return SandboxChoice("docker", timeout=_SANDBOX_TIMEOUT_S, others=["mode=process", f"image={usable}"])
 
 
 def _check_engine(client: docker.APIClient) -> Check:

@@ -41,8 +41,8 @@ FOLDER = "codeact-files"
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
     """Run the code of a file, up to the first block that fails."""
     name = "standard input" if file == "-" else file
-    if choice.mode is None and Path(file).suffix.lower() in SCRIPTS:
-        choice = replace(choice, mode="process")
+    if Path(file).suffix.lower() in SCRIPTS:
+        choice = replace(choice, others=["mode=process", *(choice.others or ())])
     blocks = read_code(file)
     with _keeping_files(choice) as kept:
         return run_until_interrupted(_run(blocks, name, kept, as_json=as_json, keep_going=keep_going))

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
+from autogen_codeact.cli.jobs import NO_LOG
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -43,12 +44,14 @@ def choose_run_folder(task: str) -> Path | None:
     except (RunFolderError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
         where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
-        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --no-save turns this message off")
+        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --save none turns this message off")
         return None
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path | None) -> None:
     """Refuse a folder with something in it before the model is asked."""
+    if folder is None or folder == NO_LOG:
+        return
     try:
         used = folder.exists() and any(folder.iterdir())
     except OSError as error:

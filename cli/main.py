@@ -62,7 +62,6 @@ def _common(
 def _demo(
     out: Path = typer.Option(Path("codeact-demo"), metavar="FOLDER", help="Folder for plot and page."),
     sandbox: KindOption = "auto",
-    image: ImageOption = None,
 ) -> int:
     """Watch an agent write code, fail, repair it and answer.
 
@@ -70,7 +69,7 @@ def _demo(
     """
     from autogen_codeact.cli.demo import run_demo
 
-    return run_demo(out, SandboxChoice(sandbox, image))
+    return run_demo(out, SandboxChoice(sandbox))
 
 
 @app.command("exec")
@@ -131,7 +130,7 @@ class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     shown = (
-        *("tasks", "out", "repeat", "concurrency", "max_tokens", "max_cost", "price", "spec"),
+        *("tasks", "out", "repeat", "concurrency", "budget", "spec"),
         *("accept_changes", "as_json", "help", "act", "team", "packages", "data", "others"),
     )
 

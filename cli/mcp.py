@@ -77,8 +77,8 @@ def sandbox_of(choice: SandboxChoice, **options: Any) -> AsyncSandbox:
     """Make the sandbox that the options describe."""
     from codeact_sandbox import AsyncSandbox
 
-    if choice.mode == "process":
-        raise CommandError("codeact mcp has one live interpreter: leave --mode process out.")
+    if choice.is_process:
+        raise CommandError("codeact mcp has one live interpreter: leave --option mode=process out.")
     try:
         return AsyncSandbox(choice.kind, **choice.options(), **options)
     except (TypeError, ValueError) as error:

@@ -20,7 +20,7 @@ DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
 NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o, ollama/NAME or replay:FILE."
 _option = partial(option, rich_help_panel="Model")
-_TIMEOUT_HELP = "Longest wait for an answer of the server, or with --stream for a piece of it."
+_TIMEOUT_HELP = "Longest wait for an answer of the server, or for a piece of one that is streamed."
 ModelTimeoutOption = Annotated[
     float, typer.Option("--model-timeout", metavar="SECONDS", rich_help_panel="Model", help=_TIMEOUT_HELP)
 ]
@@ -116,7 +116,6 @@ class ModelChoice:
     api_key_env: str | None = _option(
         None, metavar="VAR", help="Variable with the key.", show_default="OPENAI_API_KEY, or that of the prefix"
     )
-    untrusted: bool = _option(False, "--untrusted", help="Refuse what needs trust in FILE.json: a server, a key, …")
     timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
 
     @property
@@ -141,7 +140,5 @@ class ModelChoice:
             )
         if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
             raise CommandError(f"--base-url {self.base_url} is not an address: it begins with http:// or https://")
-        if self.untrusted and not self.spec.endswith(".json"):
-            raise CommandError("--untrusted goes with --model FILE.json")
         if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
             raise CommandError("--model-timeout is a number of seconds above 0")

@@ -30,7 +30,6 @@ from autogen_codeact.cli.model_choice import (
 from autogen_codeact.cli.recording import RecordedModel, parse_answers, parse_json
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.redaction import known_secrets
-from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 from codeact_sandbox.types.filenames import printable
 
 _MAX_ERROR_CHARS = 600
@@ -43,7 +42,7 @@ _ADVICE = {
     "InternalServerError": "The fault is the model's server's: look at its log, try again later, or use another model.",
     "NotFoundError": "Check the model's name, and the server's address.",
 }
-_WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."
+_WAIT_LONGER = "--model-timeout SECONDS waits longer."
 
 
 def open_model(choice: ModelChoice) -> DeadlineClient:
@@ -59,7 +58,7 @@ def _client(choice: ModelChoice) -> ChatCompletionClient:
         name = choice.spec.removeprefix(REPLAY)
         return RecordedModel(parse_answers(read_file(name), name))
     if choice.is_file:
-        return _component(choice.spec, untrusted=choice.untrusted)
+        return _component(choice.spec)
     return _by_name(choice)
 
 
@@ -149,11 +148,10 @@ def read_file(name: str) -> str:
         raise CommandError(f"{name} is not UTF-8 text") from error
 
 
-def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
+def _component(name: str) -> ChatCompletionClient:
     text = read_file(name)
     try:
-        # The user chose to use the key; it is sent only to the vendor's own server.
-        fields = check_untrusted(text, allow_keys=True) if untrusted else parse_json(text, name)
+        fields = parse_json(text, name)
         loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate(fields), name)
     except ValidationError as error:
         if isinstance(fields, list):
@@ -163,8 +161,8 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
-    except (CommandError, RefusedConfigError) as error:
-        raise CommandError(f"{name}: {error}" if isinstance(error, RefusedConfigError) else str(error)) from None
+    except CommandError:
+        raise
     except Exception as error:  # whatever the constructor of a client raises
         raise CommandError(f"{name} can't be loaded: {describe_error(error, ModelChoice(name))}") from error
     return loaded

@@ -32,12 +32,12 @@ from autogen_codeact.cli.exit import (
     say,
     silence_libraries,
 )
-from autogen_codeact.cli.jobs import ChatJob, ResumeJob, RunJob
+from autogen_codeact.cli.jobs import NO_LOG, ChatJob, ResumeJob, RunJob
 from autogen_codeact.cli.json_messages import JsonPrinter
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress
-from autogen_codeact.cli.sandbox import LANGUAGES, make_agent, read_budget, started
+from autogen_codeact.cli.sandbox import LANGUAGES, check_limits, make_agent, read_limits, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -150,13 +150,15 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     """
     job.check()
     job = replace(job, sandbox=with_skills(job.sandbox))
-    if job.save is not None:
-        kept_runs.check_folder(job.save)
+    check_limits(job.agent, read_limits(job.agent.budget, job.model.spec))
+    kept_runs.check_folder(job.save)
     max_size = kept_runs.max_total_size()
     silence_libraries()
     client = open_model(job.model)
     folder = job.save
-    if folder is None and not job.no_save:
+    if folder == NO_LOG:
+        folder = None
+    elif folder is None:
         folder = kept_runs.choose_run_folder(job.task)
     end.run = folder
     if job.view and folder is None:
@@ -178,8 +180,8 @@ class _Run:
         self, job: RunJob, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
+        self._limits = read_limits(job.agent.budget, job.model.spec)
         self.page: Any = None  # a `LivePage`, of an extra
-        self._budget = read_budget(job.cost, job.model.spec)
         self._files_stay = job.sandbox.work_dir is not None
         self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
 
@@ -230,8 +232,10 @@ class _Run:
     def _events(self, executor: CodeExecutor) -> AsyncGenerator[Message | TaskResult, None]:
         job = self._job
         self._progress.set(THINKING)
-        shown = job.stream or not job.as_json
-        target = make_agent(job.agent, self._client, executor, self._budget, stream=job.stream, stream_output=shown)
+        shown = not job.as_json
+        target = make_agent(
+            job.agent, self._limits, self._client, executor, stream=shown and sys.stdout.isatty(), stream_output=shown
+        )
         if job.approve_later:
             set_approval(target, Later())
         elif job.approve:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
+from pydantic import Field, ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.budget import Budget, Prices
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
-from autogen_codeact.cli.jobs import AgentChoice, CostChoice
+from autogen_codeact.cli.jobs import AgentChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.auto import choose_executor
@@ -27,8 +27,6 @@ LANGUAGES = ("python", "sh", "bash")  # run by default, with and without --act
 async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
     """Start the sandbox and stop it afterwards; print which one it is if it is not Docker."""
     say_warnings()
-    if choice.image is not None and choice.kind == "bubblewrap":
-        raise CommandError("--image is for Docker: leave it out, or use --sandbox docker.")
     if choice.work_dir is not None and not choice.work_dir.exists():
         say(f"{choice.work_dir} does not exist: it is created, and begins empty")
     try:
@@ -44,50 +42,76 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
         await executor.stop()
 
 
-def read_budget(cost: CostChoice, spec: str | None) -> Budget:
-    """Return what a model may cost, with its prices; raise a `CommandError` if that is not known, or no amount."""
-    prices = _prices(cost.price) or Prices.known(spec or "")
-    if cost.max_cost is not None and prices is None:
+class Limits(Budget):
+    """What `--budget` says."""
+
+    max_retries: int = Field(default=3, ge=0)
+
+    def for_agent(self) -> Budget:
+        """Return the limits that an agent or a team keeps."""
+        return Budget(**self.model_dump(exclude={"max_retries"}))
+
+
+_LIMITS = [name.removeprefix("max_") for name in Limits.model_fields if name.startswith("max_")]
+
+
+def read_limits(texts: Sequence[str] | None, model: str) -> Limits:
+    """Return what an agent or a batch may use; raise a `CommandError` if that is no limit, or the price is not known."""
+    values = {}
+    for text in texts or ():
+        name, _, value = text.partition("=")
+        if name not in (*_LIMITS, "price") or not value:
+            raise CommandError(
+                f"--budget takes NAME=VALUE, and {text} is none; names are {', '.join(_LIMITS)} and price."
+            )
+        values[name] = value
+    prices = _prices(values.pop("price")) if "price" in values else None
+    if "cost" in values and (prices := prices or Prices.known(model)) is None:
         raise CommandError(
-            "--max-cost needs --price P:C, or the extra `prices` and a model that genai-prices knows: the cost is not known."
+            "--budget cost=… needs --budget price=P:C, or the extra `prices` and a model that genai-prices knows."
         )
-    if cost.max_cost is not None and not 0 < cost.max_cost < math.inf:
-        raise CommandError(f"--max-cost {cost.max_cost:g} is not an amount above 0.")
-    return Budget(max_cost=cost.max_cost, prices=prices)
+    try:
+        return Limits.model_validate({"prices": prices, **{f"max_{name}": value for name, value in values.items()}})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise CommandError(f"--budget {str(problem['loc'][0]).removeprefix('max_')}: {problem['msg']}.") from None
 
 
-def _prices(text: str | None) -> Prices | None:
-    if text is None:
-        return None
-    parts = text.split(":")
-    with suppress(ValueError):
-        if len(parts) == 2:
-            return Prices(prompt=float(parts[0]), completion=float(parts[1]))
-    raise CommandError(f"--price {text} is not a pair of prices, of a million tokens read and written, such as 2.5:10.")
+def _prices(text: str) -> Prices:
+    prompt, _, completion = text.partition(":")
+    try:
+        return Prices.model_validate({"prompt": prompt, "completion": completion})
+    except ValidationError:
+        raise CommandError(
+            f"--budget price={text} is not a pair of prices, of a million tokens read and written, such as 2.5:10."
+        ) from None
 
 
 def make_agent(
     choice: AgentChoice,
+    limits: Limits,
     client: ChatCompletionClient,
     executor: CodeExecutor,
-    budget: Budget | None = None,
     *,
     stream: bool,
     stream_output: bool,
 ) -> CodeActAgent | CodeExecutorAgent | Team:
     """Return the agent or team that the options describe."""
-    budget = budget if budget is not None and budget.max_cost is not None else None
     options: dict[str, Any] = {"model_client_stream": stream, "stream_output": stream_output}
     if choice.act:
-        return CodeActAgent(
-            "coder",
-            executor,
-            model_client=client,
-            budget=(budget or Budget()).model_copy(update={"max_steps": choice.steps}),
-            **options,
-        )
+        return CodeActAgent("coder", executor, model_client=client, budget=limits.for_agent(), **options)
     options["supported_languages"] = list(LANGUAGES)
     if choice.team:
-        return coder_executor_team(client, executor, budget=budget, **options)
-    retries = 3 if choice.retries is None else choice.retries
-    return CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=retries, **options)
+        return coder_executor_team(client, executor, budget=limits.for_agent(), **options)
+    return CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=limits.max_retries, **options)
+
+
+def check_limits(choice: AgentChoice, limits: Limits) -> None:
+    """Raise a `CommandError` if an agent does not keep one of the limits."""
+    given = {name.removeprefix("max_") for name in limits.model_fields_set} - {"prices"}
+    if choice.act or choice.team:
+        wrong, others = given & {"retries"}, "an agent without --act and --team"
+    else:
+        wrong, others = given - {"retries"}, "--act and --team"
+    if wrong:
+        raise CommandError(f"--budget {min(wrong)} is for {others}.")

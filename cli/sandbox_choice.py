@@ -15,7 +15,7 @@ from autogen_codeact.cli.command import option
 from autogen_codeact.cli.exit import CommandError, say
 
 FOUND = Path(".agents", "skills")
-MEMORY_BESIDE_DISK = "1g"
+NO_SKILLS = [Path("none")]
 _option = partial(option, rich_help_panel="Sandbox")
 
 Kind = Literal["auto", "docker", "bubblewrap"]
@@ -36,13 +36,6 @@ class SandboxChoice:
     """The options of a sandbox."""
 
     kind: KindOption = "auto"
-    image: ImageOption = None
-    mode: Literal["process", "session"] | None = _option(
-        None,
-        metavar="MODE",
-        help="process: a new process for each block. session: one interpreter, so that variables persist.",
-        show_default="session; for a script, process",
-    )
     timeout: float = _option(60, min=0.001, metavar="SECONDS", help="Time limit of one code block.")
     work_dir: Path | None = _option(
         None,
@@ -53,24 +46,11 @@ class SandboxChoice:
     skills: list[Path] | None = _option(
         None,
         metavar="DIR",
-        help="A skill (a folder with SKILL.md), or a folder of skills, for /skills; can be repeated.",
+        help="A skill (a folder with SKILL.md), or a folder of skills, for /skills; or none; can be repeated.",
         show_default=".agents/skills, if it is there",
     )
-    no_skills: bool = _option(False, "--no-skills", help="Leave the skills of .agents/skills out.")
     packages: list[str] | None = _option(
         None, "--package", metavar="NAME", help="Python package for the sandbox, as 'polars>=1'; can be repeated."
-    )
-    memory: str | None = _option(
-        None, metavar="SIZE", help="Memory, with its files.", show_default="a quarter of the machine's, at most 4g"
-    )
-    disk: str | None = _option(
-        None, metavar="SIZE", help="Size of the workspace, beside memory for the code.", show_default="256m"
-    )
-    network: str | None = _option(
-        None,
-        metavar="NAME",
-        help="Docker network: bridge reaches the internet. See --allow-domain.",
-        show_default="none",
     )
     allow_domains: list[str] | None = _option(
         None,
@@ -109,15 +89,18 @@ class SandboxChoice:
         help="Any other option, such as preload=numpy or user=1000:1000; repeatable.",
     )
 
+    @property
+    def is_process(self) -> bool:
+        """Whether each block has a process of its own."""
+        return "mode=process" in (self.others or ())
+
     def options(self) -> dict[str, Any]:
         """Return the arguments of the executor."""
-        from codeact_sandbox.types.limits import Limits, parse_size
         from codeact_sandbox.types.option_parsing import parse_texts
 
-        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode or "session"}
+        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": "session"}
         # The folder is the user's: what the code made belongs there, the code itself does not.
         options["delete_tmp_files"] = True
-        options |= {name: value for name in ("image", "network") if (value := getattr(self, name)) is not None}
         options |= parse_texts(self.others or ())
         for name in ("allow_domains", "packages", "data", "skills"):
             if value := getattr(self, name):
@@ -126,11 +109,6 @@ class SandboxChoice:
             options["tools"] = servers_in(self.mcp)
         if self.allow_pip:
             options["allow_pip"] = True
-        if self.memory is not None:
-            options["memory"] = self.memory
-        if self.disk is not None:
-            beside = parse_size(self.disk) + parse_size(MEMORY_BESIDE_DISK)
-            options = {"memory": max(beside, Limits().memory_bytes), **options, "workspace": self.disk}
         if self.environment:
             pairs = (text.partition("=") for text in self.environment)
             options["environment"] = {name: value if equals else f"${{{name}}}" for name, equals, value in pairs}
@@ -155,16 +133,16 @@ def with_skills(choice: SandboxChoice) -> SandboxChoice:
     from codeact_sandbox.types.filenames import printable
     from codeact_sandbox.types.skills import find_skills, has_skills
 
-    if choice.no_skills and choice.skills:
-        raise CommandError("--skills names skills, and --no-skills leaves them out: give one of the two.")
+    if choice.skills == NO_SKILLS:
+        return replace(choice, skills=None)
     found = FOUND.absolute()
-    if not choice.no_skills and not choice.skills and has_skills(found):
+    if not choice.skills and has_skills(found):
         choice = replace(choice, skills=[found])
     if choice.skills:
         try:
             names = ", ".join(skill.name for skill in find_skills(choice.skills))
         except ValueError as error:
-            hint = " (--no-skills leaves the skills of .agents/skills out)" if choice.skills == [found] else ""
+            hint = " (--skills none leaves the skills of .agents/skills out)" if choice.skills == [found] else ""
             raise CommandError(f"{error}{hint}.") from None
         say(f"skills, from {', '.join(printable(str(path)) for path in choice.skills)}: {names}")
     return choice

@@ -289,8 +289,10 @@ def _limit_of(result: TaskResult) -> str | None:
     if "is used up" in (result.stop_reason or ""):
         return result.stop_reason
     stopped = getattr(result.messages[-1], "metadata", {}).get("stopped") if result.messages else None
-    option = {"max_steps": "--steps", "max_cost": "--max-cost"}.get(stopped or "")
-    return f"The limit of {option} was reached: the answer says what is missing." if option is not None else None
+    limit = {"max_steps": "steps", "max_cost": "cost", "max_tokens": "tokens", "max_seconds": "seconds"}.get(
+        stopped or ""
+    )
+    return f"The limit of --budget {limit} was reached: the answer says what is missing." if limit is not None else None
 
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:

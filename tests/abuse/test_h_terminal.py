@@ -95,7 +95,7 @@ def test_code_and_output_of_an_executed_file_are_escaped(sandbox, terminal, tmp_
 
 # Case H9.
 @TERMINAL
-@pytest.mark.parametrize("options", [[], ["--stream"], ["--act"], ["--team"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--act"], ["--team"]], ids=str)
 def test_text_of_models_is_escaped_also_from_entities(options: list[str], terminal: bool, tmp_path: Path) -> None:
     words = f"A{EVIL} B{ENTITIES} [l{ENTITIES}](http://x/{ENTITIES} '{ENTITIES}') ![i](y{ENTITIES}) `{EVIL}`\n\n# {ENTITIES}\n"
     table = f"| a{ENTITIES} |\n|---|\n| {EVIL} |\n"
@@ -108,8 +108,7 @@ def test_text_of_models_is_escaped_also_from_entities(options: list[str], termin
     text = plain(written)
     assert status == 0
     assert "codeact: with the files b\\u202e.txt: `codeact export last --files FOLDER` writes them\n" in text
-    if terminal and "--stream" not in options:
-        assert f"\n{ENTITIES}\n" in text  # a heading, whose mark is replaced by a style
+    if terminal:
         assert r"\x1b" in text
 
 

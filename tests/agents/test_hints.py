@@ -24,7 +24,7 @@ NO_NETWORK = f"Hint: the sandbox has no network. No host can be reached{WITHOUT}
 NOT_INSTALLED = f"It can't be installed from code{WITHOUT}"
 COMMANDS = "Commands that are there: bash, git."
 PACKAGE = "packages=['{0}'] or allow_pip=True would help.", "--package {0} or --allow-pip would help."
-IMAGE = "An image= that has it would help.", "An --image that has it would help."
+IMAGE = "An image= that has it would help.", "An --option image= that has it would help."
 HOST = "allow_domains=['{0}'] would help.", "--allow-domain {0} would help."
 
 
@@ -102,7 +102,7 @@ def test_too_little_memory_has_a_hint() -> None:
     (hint,) = hints_for(ExecutionResult(137, "", outcome="oom"), ASKED)
     assert hint.for_model.endswith("of memory. Work on less data at a time.")
     more = f"{2 * ASKED.memory_bytes // 1024**2}m"
-    assert hint.for_person(flags=True).endswith(f"of memory. --memory {more} would help.")
+    assert hint.for_person(flags=True).endswith(f"of memory. --option memory={more} would help.")
     assert hint.for_person(flags=False).endswith(f"of memory. memory='{more}' would help.")
 
 

@@ -45,7 +45,7 @@ def test_same_command_again_runs_nothing(model, tmp_path):
 
 
 def test_json_is_one_object_with_the_summary(model, tmp_path):
-    done = model.run(write_tasks(tmp_path, 3), tmp_path / "out", "--json", "--price", "1:2")
+    done = model.run(write_tasks(tmp_path, 3), tmp_path / "out", "--json", "--budget", "price=1:2")
     (last,) = done.objects
     assert (last["type"], last["ended"], last["completed"], last["folder"]) == (
         "summary",
@@ -142,7 +142,7 @@ def test_errors_of_a_model_server_are_retried(tmp_path):
 
 def test_budget_ends_the_batch(model, tmp_path):
     tasks = write_tasks(tmp_path, 9)
-    done = model.run(tasks, tmp_path / "out", "--max-tokens", 25, "--concurrency", 1)
+    done = model.run(tasks, tmp_path / "out", "--budget", "tokens=25", "--concurrency", 1)
     assert done.status == 3
     assert "the budget of 25 tokens is used up" in done.err
     assert len(rows(tmp_path / "out")) == 3
@@ -152,12 +152,12 @@ def test_budget_ends_the_batch(model, tmp_path):
 
 def test_changed_option_is_named(model, tmp_path):
     tasks = write_tasks(tmp_path, 2)
-    assert model.run(tasks, tmp_path / "out", "--act", "--steps", 5).status == 0
-    done = model.run(tasks, tmp_path / "out", "--act", "--steps", 6, "--env", "TOKEN=secret-value")
+    assert model.run(tasks, tmp_path / "out", "--act", "--budget", "steps=5").status == 0
+    done = model.run(tasks, tmp_path / "out", "--act", "--budget", "steps=6", "--env", "TOKEN=secret-value")
     assert done.status == 2
-    assert "--env, --steps changed" in done.err
+    assert "--env, steps changed" in done.err
     assert "--accept-changes" in done.err
-    assert model.run(tasks, tmp_path / "out", "--act", "--steps", 6, "--accept-changes").status == 0
+    assert model.run(tasks, tmp_path / "out", "--act", "--budget", "steps=6", "--accept-changes").status == 0
     assert "secret-value" not in (tmp_path / "out" / "batch.json").read_text()
 
 

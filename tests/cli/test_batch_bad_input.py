@@ -39,21 +39,23 @@ def small_disk(folder, size):
 def test_invalid_options_are_an_error(model, tmp_path_factory):
     for options, message in [
         (["--work-dir", "."], WORK_DIR),
-        (["--max-cost", "1"], "codeact: --max-cost needs --price P:C: the price of this model is not in the list of "),
         (
-            ["--price", "cheap"],
-            "codeact: --price cheap is not a pair of prices, of a million tokens read and written, such as 2.5:10.\n",
+            ["--budget", "cost=1"],
+            "codeact: --budget cost=… needs --budget price=P:C",
         ),
-        (["--price", "1:-2"], "codeact: --price 1:-2 is not a pair of prices"),
+        (
+            ["--budget", "price=cheap"],
+            "codeact: --budget price=cheap is not a pair of prices, of a million tokens read and written, such as 2.5:10.\n",
+        ),
+        (["--budget", "price=1:-2"], "codeact: --budget price=1:-2 is not a pair of prices"),
         (
             ["--option", "model_calls_per_minute=0"],
             "codeact: --option model_calls_per_minute: Input should be greater than 0",
         ),
-        (["--option", "max_seconds=nan"], "codeact: --option max_seconds: Input should be a finite number"),
-        (["--max-cost", "-1", "--price", "1:1"], "codeact: --max-cost -1 is not an amount above 0."),
+        (["--budget", "seconds=nan"], "codeact: --budget seconds: Input should be "),
+        (["--budget", "cost=-1", "--budget", "price=1:1"], "codeact: --budget cost: Input should be greater than 0."),
         (["--act", "--team"], "codeact: --act and --team can't be combined: choose one.\n"),
-        (["--steps", "3"], "codeact: --steps is only for --act.\n"),
-        (["--image", "debian"], "codeact: --image is for Docker"),
+        (["--budget", "steps=3"], "codeact: --budget steps is for --act and --team.\n"),
         (["--option", "nothing=1"], "codeact: "),
         (["--option", "max_sandbox=1"], "codeact: There is no --option max_sandbox; did you mean 'max_sandboxes'"),
     ]:

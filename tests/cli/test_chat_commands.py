@@ -34,8 +34,8 @@ def test_commands_before_the_first_message(tmp_path):
     shown = chat(tmp_path, ["Hi."], "/reset", "/export x.json", "/export", "//etc")
     assert shown == [
         "The conversation starts again, with an empty session. Files stay as they are.",
-        "There is nothing to export: nothing was said yet, or --no-save keeps no log.",
-        "There is nothing to export: nothing was said yet, or --no-save keeps no log.",
+        "There is nothing to export: nothing was said yet, or --save none keeps no log.",
+        "There is nothing to export: nothing was said yet, or --save none keeps no log.",
         "Hi.\n[1 token, 0 s]",
     ]
 
@@ -77,8 +77,8 @@ def test_files_and_exports(tmp_path):
 
 
 def test_no_log_with_no_save(tmp_path):
-    shown = chat(tmp_path, ["One."], "one", "/export x.html", more=["--no-save"])
-    assert shown[1] == "There is nothing to export: nothing was said yet, or --no-save keeps no log."
+    shown = chat(tmp_path, ["One."], "one", "/export x.html", more=["--save", "none"])
+    assert shown[1] == "There is nothing to export: nothing was said yet, or --save none keeps no log."
     assert not (tmp_path / "state").exists()
 
 

@@ -163,7 +163,6 @@ def test_options_that_do_not_fit(tmp_path_factory):
             ["--resume", "none"],
             "There is no run none, neither here nor in {}. `codeact runs` lists those that are kept.",
         ),
-        (["--model", "gpt-4o", "--save", "a", "--no-save"], "--save and --no-save can't be combined: choose one."),
     ]:
         with case(arguments, message):
             tmp_path = tmp_path_factory.mktemp("case")

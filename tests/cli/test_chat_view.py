@@ -78,7 +78,7 @@ def test_stop_on_the_page_ends_the_turn_and_keeps_the_chat(tmp_path):
 
 
 def test_view_needs_a_chat_that_is_kept(tmp_path):
-    with start("chat", "--model", replay(tmp_path, "Hi."), "--view", "--no-save") as process:
+    with start("chat", "--model", replay(tmp_path, "Hi."), "--view", "--save", "none") as process:
         out, err = process.communicate("", timeout=WAIT_S)
     assert (process.returncode, out) == (2, "")
-    assert err == "codeact: --view and --no-save can't be combined: the page shows the log.\n"
+    assert err == "codeact: --view and --save none can't be combined: the page shows the log.\n"

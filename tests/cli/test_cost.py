@@ -9,7 +9,7 @@ from autogen_core.models import RequestUsage
 
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.cli.batch_input import read_settings
-from autogen_codeact.cli.jobs import AgentChoice, BatchJob, CostChoice
+from autogen_codeact.cli.jobs import AgentChoice, BatchJob
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice, secrets_in
 from autogen_codeact.cli.terminal import Terminal
@@ -29,7 +29,13 @@ def test_the_cost_of_a_turn_stands_beside_its_tokens() -> None:
 
 def test_a_batch_finds_the_list_price_of_its_model() -> None:
     def prices(spec: str, price: str | None = None) -> Prices | None:
-        job = BatchJob(Path("t"), Path("o"), ModelChoice(spec), AgentChoice(), SandboxChoice(), CostChoice(None, price))
+        job = BatchJob(
+            Path("t"),
+            Path("o"),
+            ModelChoice(spec),
+            AgentChoice(budget=[f"price={price}"] if price else None),
+            SandboxChoice(),
+        )
         return read_settings(job)[1].prices
 
     assert prices("gpt-5-mini") == Prices(prompt=0.25, completion=2)
@@ -44,17 +50,17 @@ def test_secrets_of_the_command_line_name_variables_and_hosts() -> None:
     }
 
 
-LIMITED = ["--price", "0:1000", "--max-cost", "0.0015", "--sandbox", "bubblewrap"]
+LIMITED = ["--budget", "price=0:1000", "--budget", "cost=0.0015", "--sandbox", "bubblewrap"]
 """An answer of two words costs more."""
 
 
 @pytest.mark.parametrize("kind", ["--act", "--team"])
 def test_a_run_ends_at_its_cost_and_says_what_was_left_undone(bubblewrap: None, tmp_path: Path, kind: str) -> None:
     model = replay(tmp_path, code("print(6 * 7)"), "41 is missing.")
-    done = codeact("run", "Go.", kind, "--no-save", "--model", model, *LIMITED)
+    done = codeact("run", "Go.", kind, "--save", "none", "--model", model, *LIMITED)
     assert done.status == 1
     assert done.out.splitlines()[-1] == (
-        "The limit of --max-cost was reached: the answer says what is missing."
+        "The limit of --budget cost was reached: the answer says what is missing."
         if kind == "--act"
         else "The budget of 0.0015 is used up (0.005)."
     ), done.out
@@ -62,11 +68,11 @@ def test_a_run_ends_at_its_cost_and_says_what_was_left_undone(bubblewrap: None, 
 
 def test_a_chat_shows_what_a_turn_may_cost(bubblewrap: None, tmp_path: Path) -> None:
     model = replay(tmp_path, code("print(6 * 7)"), "41 is missing.", "Yes.")
-    done = codeact("chat", "--no-save", "--model", model, *LIMITED, stdin="first\nsecond\n")
+    done = codeact("chat", "--save", "none", "--model", model, *LIMITED, stdin="first\nsecond\n")
     assert done.status == 0
     ends = [line for line in done.out.splitlines() if "limit" in line or "$" in line]
     assert [re.sub(r"[\d.]+ m?s", "0 s", line) for line in ends] == [
-        "The limit of --max-cost was reached: the answer says what is missing.",
+        "The limit of --budget cost was reached: the answer says what is missing.",
         "[1 block, 8 tokens, $0.0080 of $0.0015, 0 s]",
         "[1 token, $0.0010 of $0.0015, 0 s]",
     ]
@@ -75,19 +81,27 @@ def test_a_chat_shows_what_a_turn_may_cost(bubblewrap: None, tmp_path: Path) -> 
 def test_a_limit_that_can_not_be_kept_is_told(tmp_path: Path) -> None:
     model = replay(tmp_path, "Done.")
     for options, problem in {
-        ("run", "Go.", "--max-cost", "1"): "--max-cost is only for --act and --team.",
-        ("run", "Go.", "--act", "--max-cost", "0", "--price", "1:1"): "--max-cost 0 is not an amount above 0.",
+        ("run", "Go.", "--budget", "cost=1", "--budget", "price=1:1"): "--budget cost is for --act and --team.",
         (
             "run",
             "Go.",
             "--act",
-            "--max-cost",
-            "1",
-        ): "--max-cost needs --price P:C, or the extra `prices` and a model",
-        ("chat", "--max-cost", "nan", "--price", "1:1"): "--max-cost nan is not an amount above 0.",
+            "--budget",
+            "cost=0",
+            "--budget",
+            "price=1:1",
+        ): "--budget cost: Input should be greater than 0.",
+        (
+            "run",
+            "Go.",
+            "--act",
+            "--budget",
+            "cost=1",
+        ): "--budget cost=… needs --budget price=P:C, or the extra `prices` and a model",
+        ("chat", "--budget", "cost=nan", "--budget", "price=1:1"): "--budget cost: Input should be ",
     }.items():
         done = codeact(*options, "--model", model)
         assert (done.status, done.out) == (2, "")
         assert done.err.startswith(f"codeact: {problem}"), done.err
-    done = codeact("chat", "--max-cost", "1", "--resume", "last")
-    assert done.err == "codeact: --max-cost is for a new chat with --model: others keep the limits that they have.\n"
+    done = codeact("chat", "--budget", "cost=1", "--resume", "last")
+    assert done.err == "codeact: --resume goes on as before: leave --agent, --team, --budget and --save out.\n"

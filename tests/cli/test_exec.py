@@ -139,12 +139,12 @@ def test_blocks_share_variables_unless_each_is_a_process():
     done = in_bubblewrap("exec", "-", "--json", stdin=blocks)
     assert done.status == 0
     assert [entry["value_repr"] for entry in done.objects] == [None, "21"]
-    done = in_bubblewrap("exec", "-", "--mode", "process", "--json", stdin=blocks)
+    done = in_bubblewrap("exec", "-", "--option", "mode=process", "--json", stdin=blocks)
     assert done.status == 1
     assert done.objects[-1]["error"]["type"] == "NameError"
     (note,) = done.objects[-1]["notes"]
     assert note.startswith("x is in the code of an earlier block")
-    assert 'mode="session" (--mode session on the command line)' in note
+    assert 'mode="session"' in note
 
 
 def test_a_script_is_run_as_a_script(tmp_path):
@@ -155,7 +155,7 @@ def test_a_script_is_run_as_a_script(tmp_path):
 
 def test_syntax_error_is_printed_once():
     for mode in ("process", "session"):
-        done = in_bubblewrap("exec", "-", "--mode", mode, stdin=code("x = 1", "y = ("))
+        done = in_bubblewrap("exec", "-", "--option", f"mode={mode}", stdin=code("x = 1", "y = ("))
         assert done.status == 1
         assert done.out.count("was never closed") == 1
         assert "\nfailed, SyntaxError, exit code 1, " in done.out
@@ -299,7 +299,7 @@ def test_unreadable_file_is_status_2(tmp_path):
 def test_invalid_options_are_status_2():
     for options, complaint in [
         (["--timeout", "0"], "Input should be greater than or equal to"),
-        (["--image", "No Name"], "'No Name' is not the name of an image"),
+        (["--option", "image=No Name"], "'No Name' is not the name of an image"),
         (["--work-dir", __file__], "The work_dir"),
     ]:
         with case(options, complaint):

@@ -20,7 +20,7 @@ def test_version():
 
 
 def test_wrong_usage_is_status_2():
-    for arguments in [["bogus"], ["exec"], ["run"], ["run", "task", "--model"], ["exec", "-", "--mode", "x"]]:
+    for arguments in [["bogus"], ["exec"], ["run"], ["run", "task", "--model"], ["exec", "-", "--sandbox", "x"]]:
         with case(arguments):
             done = codeact(*arguments)
             assert done.status == 2

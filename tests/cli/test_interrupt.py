@@ -39,7 +39,7 @@ def finish(process, *, as_json=False):
     return process.returncode, "".join(said)
 
 
-@pytest.mark.parametrize("extra", [[], ["--team", *BOX], ["--mode", "session"]])
+@pytest.mark.parametrize("extra", [[], ["--team", *BOX], ["--option", "mode=session"]])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_while_code_runs(tmp_path, extra, number, status):
     arguments = ["--model", replay(tmp_path, SLOW), "--json", *extra]
@@ -64,7 +64,7 @@ def test_ctrl_c_keeps_the_output_of_a_line_that_has_not_ended(tmp_path, mode):
         page, seconds = tmp_path / "slow.md", f"{60 + len(extra)}.{os.getpid()}"
         lines = ["import subprocess", "for n in range(3): print(n, end=' ')", f"subprocess.run(['sleep', '{seconds}'])"]
         page.write_text(code(*lines))
-        with start("exec", page, *extra, *BOX, "--mode", mode) as process:
+        with start("exec", page, *extra, *BOX, "--option", f"mode={mode}") as process:
             sleeping = f"sleep\0{seconds}\0".encode()
             wait_until(lambda: sleeping in command_lines(), "the end of what the code prints")  # noqa: B023
             process.send_signal(signal.SIGINT)
@@ -86,7 +86,7 @@ def command_lines():
     return found
 
 
-@pytest.mark.parametrize("extra", [[], ["--team", *BOX], ["--stream", *BOX]])
+@pytest.mark.parametrize("extra", [[], ["--team", *BOX]])
 def test_ctrl_c_while_the_model_generates(extra):
     with OpenAIServer([Reply(silent=True)]) as server:
         arguments = ["--model", "gpt-4o", "--base-url", server.base_url, "--json", *extra]

@@ -47,13 +47,13 @@ def run(folder, *options, answers=("It is 42.",), **more):
 
 @pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize(
-    "options", [["--act"], ["--act", "--no-save"], ["--act", "--no-save", "--work-dir", "w"]], ids=str
+    "options", [["--act"], ["--act", "--save", "none"], ["--act", "--save", "none", "--work-dir", "w"]], ids=str
 )
 def test_displays_and_artifacts_are_complete(schema, tmp_path, options):
     done = run(tmp_path, *options, answers=(SHOWS, code("final_answer('Shown.')")))
     end = check(schema, done)
     assert done.status == 0
-    kept = "--no-save" not in options
+    kept = "--save", "none" not in options
     assert (end["outcome"], end["run"] is not None) == ("completed", kept)
     message = next(each for each in done.objects if each["type"] == "CodeExecutionEvent")
     (file,) = (each for each in message["artifacts"] if each["name"] == "a.txt")
@@ -79,8 +79,8 @@ def test_displays_and_artifacts_are_complete(schema, tmp_path, options):
 @pytest.mark.usefixtures("bubblewrap")
 def test_the_executor_of_a_team_has_them_too(schema, tmp_path):
     answers = (code("open('a.txt', 'w').write('x')"), "It is done. TERMINATE")
-    for options in ([], ["--no-save"]):
-        done = run(tmp_path, "--team", "--stream", *options, answers=answers)
+    for options in ([], ["--save", "none"]):
+        done = run(tmp_path, "--team", *options, answers=answers)
         check(schema, done)
         (message,) = (each for each in done.objects if "artifacts" in each)
         assert (message["type"], message["source"]) == ("TextMessage", "executor")
@@ -94,10 +94,10 @@ USAGE = "`codeact run --help` lists the options"
 @pytest.mark.parametrize(
     ("options", "env", "kind", "words", "advice"),
     [
-        (["--steps", "x"], {}, "BadParameter", "Invalid value for '--steps': ", USAGE),
+        (["--timeout", "x"], {}, "BadParameter", "Invalid value for '--timeout': ", USAGE),
         (["--none"], {}, "NoSuchOption", "No such option: --none", USAGE),
         (["--team", "--act"], {}, "CommandError", "--act and --team can't be combined: choose one.", USAGE),
-        (["--memory", "x"], {}, "CommandError", "'x' is not a size", USAGE),
+        (["--option", "memory=x"], {}, "CommandError", "'x' is not a size", USAGE),
         (["--model", "gpt-4o"], {}, "CommandError", "There is no key for gpt-4o", USAGE),
         (
             ["--sandbox", "docker"],

@@ -180,8 +180,8 @@ def test_run_waits_for_each_answer_and_goes_on(tmp_path):
 
 
 def test_options_that_do_not_fit_are_refused(tmp_path):
-    run = codeact("run", "Go", "--approve-later", "--no-save", "--model", "gpt-4o", env=KEY)
+    run = codeact("run", "Go", "--approve-later", "--save", "none", "--model", "gpt-4o", env=KEY)
     assert (run.status, run.err) == (
         2,
-        "codeact: --approve-later keeps the question in the run: leave --approve and --no-save out.\n",
+        "codeact: --approve-later keeps the question in the run: leave --approve and --save none out.\n",
     )

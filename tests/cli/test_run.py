@@ -31,9 +31,9 @@ def run(*arguments, **more):
 
     Without another choice the sandbox is bubblewrap, which starts faster than a container.
     """
-    if {"--sandbox", "--image"} & set(arguments):
-        return codeact("run", *arguments, "--no-save", **more)
-    return in_bubblewrap("run", *arguments, "--no-save", **more)
+    if {"--sandbox", "image=autogen-codeact/sandbox:0.2"} & set(arguments):
+        return codeact("run", *arguments, "--save", "none", **more)
+    return in_bubblewrap("run", *arguments, "--save", "none", **more)
 
 
 def kinds(done):
@@ -161,13 +161,13 @@ def test_failed_last_code_is_status_1(tmp_path):
 @pytest.mark.parametrize("retries", ["0", "1"])
 def test_retries_limits_the_repairs(tmp_path, retries):
     again = [decision(True), FAILS] * int(retries)
-    done = run("task", "--model", replay(tmp_path, FAILS, *again, "No."), "--retries", retries, "--json")
+    done = run("task", "--model", replay(tmp_path, FAILS, *again, "No."), "--budget", f"retries={retries}", "--json")
     assert done.status == 1
     assert kinds(done).count("CodeExecutionEvent") == 1 + int(retries)
 
 
 def test_cut_off_answer_is_status_1(tmp_path):
-    done = run("task", "--model", replay(tmp_path, "```python\nprint("), "--retries", "0")
+    done = run("task", "--model", replay(tmp_path, "```python\nprint("), "--budget", "retries=0")
     assert (done.status, done.err) == (1, "codeact: the model's answer ends inside a block of code\n")
     done = run("task", "--model", replay(tmp_path, code("print(1)"), "```sql\nSELECT"))
     assert (done.status, done.err) == (1, "codeact: the model's answer ends inside a block of code\n")
@@ -220,10 +220,10 @@ def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["made.txt"]
 
 
-def test_mode_timeout_and_image_reach_the_sandbox(tmp_path):
+def test_timeout_and_image_reach_the_sandbox(tmp_path):
     slow = "\n".join((code("x = 5"), code("x"), code("import time", "time.sleep(60)")))
     model = replay(tmp_path, slow, "Slow.")
-    options = ["--mode", "session", "--timeout", "3", "--image", "autogen-codeact/sandbox:0.2", "--retries", "0"]
+    options = ["--timeout", "3", "--option", "image=autogen-codeact/sandbox:0.2", "--budget", "retries=0"]
     done = run("task", "--model", model, "--json", *options)
     assert done.status == 1
     event = done.objects[2]
@@ -258,9 +258,9 @@ def test_a_team_without_an_end_is_status_1(tmp_path):
 
 
 def test_retries_are_refused_with_team(tmp_path):
-    done = run("task", "--team", "--retries", "2", "--model", replay(tmp_path, "x"))
+    done = run("task", "--team", "--budget", "retries=2", "--model", replay(tmp_path, "x"))
     assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("codeact: --retries is not for --team")
+    assert done.err.startswith("codeact: --budget retries is for an agent without --act and --team.")
 
 
 # A real server
@@ -282,41 +282,17 @@ def test_named_model_generates_fails_decides_repairs_and_reflects():
 
 
 def test_unknown_model_name_works_with_a_server_that_refuses_schemas():
-    arguments = ["--model", "some-local-model", "--json", "--stream"]
+    arguments = ["--model", "some-local-model", "--json"]
     done, server = served(
         FAILS, decision(True), WORKS, "It is 42.", arguments=arguments, refuses={"json_schema", "json_object"}
     )
     assert (done.status, done.err) == (0, "")
-    assert [kind for kind in kinds(done) if kind != "ModelClientStreamingChunkEvent"] == REPAIRED
-    chunks = [entry for entry in done.objects if entry["type"] == "ModelClientStreamingChunkEvent"]
-    assert "".join(each["content"] for each in chunks if not each["metadata"]) == FAILS + WORKS + "It is 42."
-    written = [each["content"] for each in chunks if each["metadata"] == {"chunk_of": "execution"}]
-    assert "".join(written).startswith("one\nTraceback ")
-    assert "".join(written).endswith("\n42\n")
-    assert [request.get("stream", False) for request in server.requests] == [True, False, False, False, True, True]
-
-
-def test_streamed_text_is_shown_once():
-    done, _ = served(WORKS, "It is 42.", arguments=["--model", "gpt-4o", "--stream"])
-    assert done.status == 0
-    assert done.out.count("Second try.") == 1
-    assert done.out.count("It is 42.") == 1
-
-
-def test_team_streams_from_a_server():
-    done, server = served(WORKS, "It is 42. TERMINATE", arguments=["--model", "gpt-4o", "--team", "--stream", "--json"])
-    assert done.status == 0
-    assert [entry["content"] for entry in done.objects if entry["type"] == "TextMessage"] == [
-        "What is 6*7?",
-        WORKS,
-        "42\n",
-        "It is 42. TERMINATE",
-    ]
-    assert all(request["stream"] for request in server.requests)
+    assert kinds(done) == REPAIRED
+    assert len(server.requests) == 6
 
 
 def test_server_error_is_one_line():
-    for extra in [[], ["--team"], ["--stream"], ["--json"]]:
+    for extra in [[], ["--team"], ["--json"]]:
         with case(extra):
             refusal = Reply("you are out of\ncredit", status=402)
             done, _ = served(refusal, refusal, arguments=["--model", "gpt-4o", *extra])
@@ -339,8 +315,7 @@ def test_silent_server_ends_at_the_model_timeout():
     done, _ = served(Reply(silent=True), arguments=["--model", "gpt-4o", "--model-timeout", "0.5"])
     assert (done.status, done.out.count("42")) == (2, 0)
     assert done.err == (
-        "codeact: The run failed. The model sent nothing for 0.5 s. --model-timeout SECONDS waits longer; with "
-        "--stream, only time without a piece of the answer counts.\n"
+        "codeact: The run failed. The model sent nothing for 0.5 s. --model-timeout SECONDS waits longer.\n"
     )
 
 
@@ -403,7 +378,7 @@ def test_missing_file_is_status_2(tmp_path, model):
 
 
 @pytest.mark.usefixtures("bubblewrap")
-@pytest.mark.parametrize("options", [[], ["--act"], ["--retries", "0"]], ids=["run", "act", "no retries"])
+@pytest.mark.parametrize("options", [[], ["--act"], ["--budget", "retries=0"]], ids=["run", "act", "no retries"])
 def test_an_answer_in_javascript_is_named_to_the_model_and_never_status_0(tmp_path, options):
     answer = code("console.log(6 * 7)", language="js")
     model = replay(tmp_path, *[f"Here it is:\n{answer}"] * 3)

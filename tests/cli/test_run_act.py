@@ -12,7 +12,7 @@ ANSWERS = code("final_answer(x * 7)")
 
 
 def test_each_step_has_a_title_and_variables_persist(tmp_path):
-    done = codeact("run", "What is 6*7?", "--act", "--no-save", "--model", replay(tmp_path, LOOKS, "", ANSWERS))
+    done = codeact("run", "What is 6*7?", "--act", "--save", "none", "--model", replay(tmp_path, LOOKS, "", ANSWERS))
     assert (done.status, done.err) == (0, "")
     titles = [line for line in done.out.splitlines() if line.startswith("== ")]
     assert titles == [
@@ -29,7 +29,7 @@ def test_each_step_has_a_title_and_variables_persist(tmp_path):
 
 def test_answer_at_the_step_limit_is_status_1(tmp_path):
     model = replay(tmp_path, code("print(1)"), "I had no time.")
-    done = codeact("run", "What?", "--act", "--steps", 1, "--model", model, "--json")
+    done = codeact("run", "What?", "--act", "--budget", "steps=1", "--model", model, "--json")
     assert (done.status, done.err) == (1, "")
     assert done.objects[-2]["content"] == "I had no time."
     assert done.objects[-2]["metadata"] == {"steps": "1", "stopped": "max_steps"}
@@ -38,9 +38,9 @@ def test_answer_at_the_step_limit_is_status_1(tmp_path):
 def test_options_that_can_not_be_combined_are_refused(tmp_path_factory):
     for options, words in [
         (["--act", "--team"], "--act and --team can't be combined: choose one."),
-        (["--act", "--retries", "1"], "--retries is not for --act: there --steps limits the run."),
-        (["--act", "--mode", "process"], "--act needs --mode session: leave --mode process out."),
-        (["--steps", "3"], "--steps is only for --act."),
+        (["--act", "--budget", "retries=1"], "--budget retries is for an agent without --act and --team."),
+        (["--act", "--option", "mode=process"], "--act needs a session: leave --option mode=process out."),
+        (["--budget", "steps=3"], "--budget steps is for --act and --team."),
     ]:
         with case(options, words):
             tmp_path = tmp_path_factory.mktemp("case")
@@ -54,7 +54,13 @@ def test_person_is_told_the_flag_that_would_help(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(code("import no_such_module"))
     ran = codeact(
-        "run", "What?", "--act", "--no-save", "--model", replay(tmp_path, page.read_text(), code("final_answer(1)"))
+        "run",
+        "What?",
+        "--act",
+        "--save",
+        "none",
+        "--model",
+        replay(tmp_path, page.read_text(), code("final_answer(1)")),
     )
     executed = codeact("exec", page)
     for done in (ran, executed):

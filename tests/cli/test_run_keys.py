@@ -57,7 +57,7 @@ def test_invalid_key_is_not_quoted():
     assert done.err == "codeact: The key in OPENAI_API_KEY contains characters that no key has. Copy it again.\n"
 
 
-@pytest.mark.parametrize("extra", [[], ["--json"], ["--team"], ["--stream", "--json"]])
+@pytest.mark.parametrize("extra", [[], ["--json"], ["--team"]])
 @pytest.mark.usefixtures("bubblewrap")
 def test_output_of_a_run_contains_no_key(server, extra):
     server.script += [Reply(code("import os", "print(dict(os.environ))")), Reply("Done. TERMINATE")]

@@ -144,14 +144,14 @@ def test_first_answer_counts_in_the_terminal_and_on_the_page(bubblewrap, tmp_pat
 
 def test_approve_without_a_terminal_and_without_a_page_runs_nothing(bubblewrap, tmp_path):
     model = replay(tmp_path, code("print(6 * 7)"), "Done.")
-    with start("run", "Go.", "--model", model, *OPTIONS, "--approve", "--no-save") as process:
+    with start("run", "Go.", "--model", model, *OPTIONS, "--approve", "--save", "none") as process:
         out, _ = process.communicate("", timeout=WAIT_S)
     assert process.returncode == 1
     assert "there is nobody to ask: this program has no terminal" in out
 
 
 def test_view_needs_a_run_that_is_kept(tmp_path):
-    with start("run", "Go.", "--model", replay(tmp_path, "Done."), "--view", "--no-save") as process:
+    with start("run", "Go.", "--model", replay(tmp_path, "Done."), "--view", "--save", "none") as process:
         out, err = process.communicate("", timeout=WAIT_S)
     assert (process.returncode, out) == (2, "")
-    assert err == "codeact: --view and --no-save can't be combined: the page shows the log.\n"
+    assert err == "codeact: --view and --save none can't be combined: the page shows the log.\n"

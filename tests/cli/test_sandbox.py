@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from codeact_sandbox.types.limits import Limits
 from tests.cases import case
 from tests.cli.support import code, codeact
 from tests.sandbox.images import make_wheel
@@ -47,14 +46,11 @@ def test_auto_without_any_sandbox_is_status_2_with_advice(tmp_path):
 
 def test_options_that_a_sandbox_does_not_have_are_status_2():
     for arguments, complaint in [
-        (
-            ["--sandbox", "bubblewrap", "--image", "python:3"],
-            "--image is for Docker: leave it out, or use --sandbox docker",
-        ),
-        (["--image", "python:3"], "image= needs Docker. No Docker engine at unix:///nowhere"),
+        (["--sandbox", "bubblewrap", "--option", "image=python:3"], "image= is not for sandbox='bubblewrap'"),
+        (["--option", "image=python:3"], "image= needs Docker. No Docker engine at unix:///nowhere"),
         (["--sandbox", "none"], "Invalid value for '--sandbox': 'none' is not one of "),
         (["--sandbox", "chroot"], "Invalid value for '--sandbox': 'chroot' is not one of "),
-        (["--mode", "sesion"], "Invalid value for '--mode': 'sesion' is not one of "),
+        (["--option", "mode=sesion"], "mode must be"),
     ]:
         with case(arguments, complaint):
             done = codeact("exec", "-", *arguments, stdin=WHERE, env={**NOWHERE, "COLUMNS": "200"})
@@ -102,20 +98,16 @@ def test_demo_works_without_docker(bubblewrap, tmp_path):
 
 
 BASE = {"timeout": 60, "work_dir": None, "mode": "session", "delete_tmp_files": True}
-GIB = 1024**3
 
 
 def test_options_become_arguments():
     for choice, expected in [
         (SandboxChoice(), {}),
-        (SandboxChoice(image="i", network="bridge"), {"image": "i", "network": "bridge"}),
+        (SandboxChoice(others=["image=i", "mode=process"]), {"image": "i", "mode": "process"}),
         (
             SandboxChoice(data=(Path("a.csv"),), packages=("polars",), others=("packages=six", "data=b.csv")),
             {"data": ["b.csv", Path("a.csv")], "packages": ["six", "polars"]},
         ),
-        (SandboxChoice(memory="2g"), {"memory": "2g"}),
-        (SandboxChoice(disk="2g"), {"memory": max(3 * GIB, Limits().memory_bytes), "workspace": "2g"}),
-        (SandboxChoice(disk="2g", memory="5g"), {"memory": "5g", "workspace": "2g"}),
         (
             SandboxChoice(environment=("KEY", "PLACE=a=b", "EMPTY=")),
             {"environment": {"KEY": "${KEY}", "PLACE": "a=b", "EMPTY": ""}},
@@ -127,17 +119,23 @@ def test_options_become_arguments():
 
 def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
     for arguments, complaint in [
-        (["--memory", "512"], "memory='512' is 512 bytes, and a sandbox needs 20m to start; did you mean '512m'?"),
-        (["--disk", "much"], "'much' is not a size: write bytes, or a number with a unit, such as '512m' or '2g'"),
+        (
+            ["--option", "memory=512"],
+            "memory='512' is 512 bytes, and a sandbox needs 20m to start; did you mean '512m'?",
+        ),
+        (
+            ["--option", "workspace=much"],
+            "'much' is not a size: write bytes, or a number with a unit, such as '512m' or '2g'",
+        ),
         (["--data", "none.csv"], "data='none.csv': there is no such file or folder"),
         (["--env", "A-B=1"], "Entry 1 of `environment` (--env) is not the name of a variable"),
         (["--secret", "KEY"], "--secret takes NAME@HOST, such as API_KEY@api.example.com."),
         (
-            ["--network", "nets", "--sandbox", "docker"],
+            ["--option", "network=nets", "--sandbox", "docker"],
             "the Docker engine has no network 'nets' (`docker network ls` lists them). To let code reach some hosts only",
         ),
         (
-            ["--network", "on"],
+            ["--option", "network=on"],
             "network='on' is not a Docker network: give 'none', 'bridge' (which reaches the internet)",
         ),
         (["--package", "six", "--sandbox", "bubblewrap"], "packages= is not for sandbox='bubblewrap'"),
@@ -161,7 +159,17 @@ def test_exec_with_data_variables_and_a_larger_disk(docker_engine, tmp_path):
         "print(open('/data/sales.csv').read(), os.environ['FROM_HERE'], os.environ['GIVEN'])",
         "print(shutil.disk_usage('/workspace').total)",
     )
-    options = ["--data", "sales.csv", "--env", "FROM_HERE", "--env", "GIVEN=x=y", "--disk", "300m", "--json"]
+    options = [
+        "--data",
+        "sales.csv",
+        "--env",
+        "FROM_HERE",
+        "--env",
+        "GIVEN=x=y",
+        "--option",
+        "workspace=300m",
+        "--json",
+    ]
     done = codeact("exec", "-", *options, stdin=page, cwd=tmp_path, env={"FROM_HERE": "here"})
     assert (done.status, done.err) == (0, "")
     assert done.objects[0]["output"] == f"42 here x=y\n{300 * 1024**2}\n"

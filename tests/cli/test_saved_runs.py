@@ -28,7 +28,7 @@ TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 @pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize(
     ("options", "answers"),
-    [([], RETRIED), (["--stream"], RETRIED), (["--act"], STEPS), (["--team"], TEAM)],
+    [([], RETRIED), (["--act"], STEPS), (["--team"], TEAM)],
     ids=["agent", "stream", "act", "team"],
 )
 def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
@@ -312,13 +312,10 @@ def test_a_narrow_terminal_has_one_line_for_each_run(tmp_path):
 
 
 @pytest.mark.usefixtures("bubblewrap")
-def test_no_save_keeps_nothing(tmp_path, state):
-    done = run(state, tmp_path, PRINTS, "It is 42.", options=["--no-save"])
+def test_save_none_keeps_nothing(tmp_path, state):
+    done = run(state, tmp_path, PRINTS, "It is 42.", options=["--save", "none"])
     assert (done.status, messages_of(done)) == (0, "")
     assert not state.exists()
-    done = run(state, tmp_path, "Hm.", options=["--no-save", "--save", "here"])
-    assert (done.status, done.out) == (2, "")
-    assert done.err == "codeact: --save and --no-save can't be combined: choose one.\n"
 
 
 @pytest.mark.usefixtures("bubblewrap")
@@ -355,6 +352,6 @@ def test_a_run_goes_on_where_nothing_can_be_kept(tmp_path, state, where):
     (line,) = messages_of(done).splitlines()
     assert re.fullmatch(
         rf"codeact: the run is not kept \({state}/autogen-codeact\S*: .*\); "
-        r"--save FOLDER keeps it elsewhere, --no-save turns this message off",
+        r"--save FOLDER keeps it elsewhere, --save none turns this message off",
         line,
     )

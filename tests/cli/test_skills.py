@@ -38,18 +38,13 @@ def test_run_and_batch_have_the_skills_of_the_folder_and_say_so(folder: Path) ->
     assert told in done.err
     (row,) = map(json.loads, (folder / "batch" / "results.jsonl").read_text().splitlines())
     assert "invoice-totals" in row["answer"]
-    done = codeact("run", "Look.", *MODEL, "--no-skills", "--no-save", cwd=folder)
+    done = codeact("run", "Look.", *MODEL, "--skills", "none", "--save", "none", cwd=folder)
     assert ("none" in done.out, "skills" in done.err) == (True, False)
 
 
 def test_skills_that_can_not_be_used_are_one_line(folder: Path) -> None:
     for options, message in {
-        ("--skills", "none"): "skills='none' can't be read: No such file or directory.",
-        (
-            "--skills",
-            str(SKILLS),
-            "--no-skills",
-        ): "--skills names skills, and --no-skills leaves them out: give one of the two.",
+        ("--skills", "nothing"): "skills='nothing' can't be read: No such file or directory.",
     }.items():
         with case(options):
             done = codeact("run", "Look.", *MODEL, *options, cwd=folder)
@@ -58,7 +53,7 @@ def test_skills_that_can_not_be_used_are_one_line(folder: Path) -> None:
     done = codeact("run", "Look.", *MODEL, cwd=folder)
     assert done.status == 2
     assert done.err.splitlines()[-1].endswith(
-        "/invoice-totals can't be used: its SKILL.md must begin with fields between two lines of --- (--no-skills leaves the "
+        "/invoice-totals can't be used: its SKILL.md must begin with fields between two lines of --- (--skills none leaves the "
         "skills of .agents/skills out)."
     )
 

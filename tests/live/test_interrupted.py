@@ -71,7 +71,7 @@ def test_a_run_that_is_killed_while_the_model_generates_is_continued(tmp_path: P
     folder, env = tmp_path / "run", {"OPENAI_API_KEY": server.key}
     log = folder / "events.jsonl"
     task = "Tell a very long story about a river."
-    with start("run", "--act", task, *options(server), "--save", folder, "--steps", 1, env=env) as process:
+    with start("run", "--act", task, *options(server), "--save", folder, "--budget", "steps=1", env=env) as process:
         wait_until(lambda: generates(log), "the request", SECONDS)
         process.kill()
         assert process.wait(SECONDS) == -signal.SIGKILL

@@ -60,7 +60,8 @@ async def test_files_that_do_not_fit_fail_the_start_with_sizes_and_the_option(ki
     text = (
         "the files of work_dir do not fit into the sandbox: 3 files need 9,437,184 bytes, and its workspace has 8,388,608 "
         "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='25m', files=...), within its "
-        "memory='1g' (--disk 25m on the command line), show large files with data= (--data), or mount the folder with bind_dir="
+        "memory='1g' (--option workspace=25m on the command line), show large files with data= (--data), "
+        "or mount the folder with bind_dir="
     )
     with pytest.raises(SandboxFileError) as caught:
         await executor.start()

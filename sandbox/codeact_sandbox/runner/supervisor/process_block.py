@@ -11,7 +11,7 @@ EARLIER_CODE = 256 * 1024
 NOT_DEFINED = re.compile(r"name '(\w{1,200})' is not defined")
 NAME_OF_EARLIER_BLOCK = (
     "%s is in the code of an earlier block, but in process mode each block is a new process, without the variables of earlier "
-    'ones: define it in this block, too, or use mode="session" (--mode session on the command line).'
+    'ones: define it in this block, too, or use mode="session".'
 )
 # More than the kernel accepts as a program's environment.
 STATE_LIMIT = 4 * 1024 * 1024

@@ -24,7 +24,7 @@ WARM_UP_REQUEST = dict(
     mode="process",
     fds=2,
 )
-IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside of a function need --mode session.\n"
+IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside of a function need a session.\n"
 
 
 class ScriptInterpreter:
