@@ -8,10 +8,9 @@ import inspect
 import typing
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future
 from io import IOBase
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.tools.answers import is_image_class, to_answer
@@ -22,45 +21,12 @@ from codeact_sandbox.tools.payloads import is_small, offload
 from codeact_sandbox.tools.rich_values import RichType, rich_type
 from codeact_sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
 from codeact_sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
-from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage, ToolStuckError
+from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage
 
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
 MAX_ITEMS = 100_000  # items of an iterator that a tool returns
-OTHER_THREAD = "created in a thread can only be used in that same thread"
-OPEN_IN_TOOL = (
-    "Give the tool a thread of its own, HostTool({name}, thread='own'), and open the connection in the function when it is first "
-    "called."
-)
-STUCK = (
-    "the thread of this tool is still busy with an earlier call, which took too long or whose block has ended: no call can be "
-    "made until that one returns"
-)
-
-
-class OwnThread(Threads):
-    """One thread, in which all calls of a tool run one after the other.
-
-    If nobody waits any more for a call that is running, because it took too long or the block has ended, further calls fail until
-    it returns: the thread can't be stopped.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(most=1, idle_s=None)
-        self._abandoned: Future[Any] | None = None
-
-    async def run(self, function: Callable[[], T]) -> T:
-        """Call a function in the thread, as `Threads.run` does."""
-        if self._abandoned is not None and not self._abandoned.done():
-            raise ToolStuckError(STUCK)
-        job = self.submit(function)
-        try:
-            return await asyncio.wrap_future(job)
-        except asyncio.CancelledError:
-            if job.running():
-                self._abandoned = job
-            raise
 
 
 class HostTool(StubbedTool):
@@ -71,31 +37,25 @@ class HostTool(StubbedTool):
 
     Args:
         function: The function, sync or async; a `functools.partial` or a bound method will do, a lambda won't.
-        thread: Where a sync function runs. "shared" (the default): in one of a few threads, several calls at the same time.
-            "own": all its calls in one thread, one after the other. What belongs to a thread, such as a connection of sqlite3,
-            must be made by the function itself.
         idempotent: Whether calling it again does no harm, as with a search. A run log then does not wait for the disk before and
             after a call. Default: no.
         branch_safe: Whether a block of a branch may call it, although its effects can't be undone. Default: no.
 
     Raises:
-        ValueError: The function can't be a tool, or `thread` is something else; the message says why.
+        ValueError: The function can't be a tool; the message says why.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
         *,
-        thread: Literal["shared", "own"] = "shared",
         idempotent: bool = False,
         branch_safe: bool = False,
     ) -> None:
-        if thread not in ("shared", "own"):
-            raise ValueError(f"thread must be 'shared' or 'own', not {thread!r}")
         self.function = function
         self.idempotent = idempotent
         self.branch_safe = branch_safe
-        self._threads = OwnThread() if thread == "own" else Threads()
+        self._threads = Threads()
         name = _name_of(function)
         self._is_async = _is_async(function)
         hints = _hints(function, name)
@@ -156,21 +116,12 @@ class HostTool(StubbedTool):
         if self._is_async:
             value = await contained(self.function(*positional, **values))
         else:
-            value = await self._in_thread(lambda: _collected(self.function(*positional, **values)))
+            value = await self._threads.run(lambda: _collected(self.function(*positional, **values)))
             if inspect.isawaitable(value):  # a sync function around an async one
                 value = await contained(value)
         if isinstance(value, Iterator):  # of an async function
             value = await self._threads.run(lambda: _collected(value))
         return value
-
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        try:
-            return await self._threads.run(work)
-        except Exception as error:
-            # The class is not imported for it: a program without sqlite3 has no such error.
-            if type(error).__module__ != "sqlite3" or OTHER_THREAD not in str(error):
-                raise
-            raise type(error)(f"{error} {OPEN_IN_TOOL.format(name=self.name)}") from error
 
     def _write(self, name: str, shown: list[inspect.Parameter], hints: Mapping[str, Any]) -> Stub:
         schema = self._arguments.schema

@@ -39,10 +39,6 @@ class ToolArgumentError(TypeError):
     """The arguments of a call do not fit the tool; the message says which, for the author of the calling code."""
 
 
-class ToolStuckError(TimeoutError):
-    """The tool's own thread is busy with a call for which nobody waits any more."""
-
-
 class HostToolProtocol(Protocol):
     """A host tool: what the sandbox and the model see of it, and how it runs. `HostTool` makes one of a function."""
 
