@@ -20,10 +20,8 @@ from autogen_codeact.cli.jobs import NO_LOG, AgentChoice, ChatJob
 from autogen_codeact.cli.kept_runs import (
     check_folder,
     choose_run_folder,
-    max_total_size,
     print_conversation,
     rebuilds,
-    remove_oldest,
     say_files,
     say_rebuilding,
 )
@@ -50,7 +48,6 @@ def run_chat(job: ChatJob) -> int:
     job.check()
     check_folder(job.save)
     check_limits(AgentChoice(job.team, not job.team), read_limits(job.budget, job.model.spec))
-    max_total_size()  # a wrong value is told now, not at the end
     silence_libraries()
     chat = Chat(job)
     return run_until_interrupted(chat.run(), on_interrupt=chat.interrupt)
@@ -212,5 +209,3 @@ def _say_where(conversation: RecordedConversation) -> None:
     name = run_name(path)
     say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
     say_files(load_run(path), name)
-    if name != str(path):
-        remove_oldest(path, max_total_size())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,8 +27,6 @@ from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 from codeact_sandbox.types.text import format_count
 
-SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
-PRUNE_S = 10.0  # seconds that a disk may take for removing old runs, after which the command ends without it
 MAX_TASK = 60
 _COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
 MAX_TURNS = 20  # turns of an earlier chat that are printed again
@@ -60,17 +56,6 @@ def check_folder(folder: Path | None) -> None:
         raise CommandError(f"--save needs a new folder for each run, and {folder} is not empty: give another path.")
 
 
-def max_total_size() -> int:
-    """Return how many bytes all kept runs together may have: `CODEACT_RUNS_SIZE`, or 2 GiB."""
-    from codeact_sandbox.types.limits import parse_size  # noqa: PLC0415 - it imports pydantic
-
-    text = os.environ.get(SIZE_VARIABLE, "").strip()
-    try:
-        return parse_size(text) if text else store.MAX_BYTES
-    except ValueError as error:
-        raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
-
-
 def print_run_location(run: Path) -> Collection[str]:
     """Print where a run that has just ended is kept, and the commands that show it; return the names of its files."""
     name = store.run_name(run)
@@ -87,22 +72,6 @@ def say_files(run: Run, name: str) -> Collection[str]:
         names = f"{', '.join(map(printable, files[:MAX_NAMES]))}{more}"
         say(f"with the files {names}: `codeact export {name} --files FOLDER` writes them")
     return files
-
-
-def remove_oldest(run: Path, max_size: int) -> None:
-    """Remove the oldest runs if all together are too large, and print how many were removed."""
-    folder, removed = run.parent, list[Path]()
-
-    def work() -> None:
-        removed.extend(store.prune_runs(folder, max_size, keep=run))
-
-    # In a thread that nobody waits for at the end: a disk of the network may not answer.
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(PRUNE_S)
-    if removed:
-        runs = f"{len(removed)} oldest runs" if len(removed) > 1 else "oldest run"
-        say(f"removed the {runs}: more than {format_size(max_size)} were kept ({SIZE_VARIABLE} sets another limit)")
 
 
 def say_rebuilding(blocks: int) -> None:

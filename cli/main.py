@@ -97,8 +97,7 @@ def _run(job: RunJob) -> NoReturn:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
-    have been run and was not; 2 if the run was not possible; 4 if it waits for an answer. The run is kept; when all kept runs
-    have more than 2 GB (or what CODEACT_RUNS_SIZE says), the oldest are removed.
+    have been run and was not; 2 if the run was not possible; 4 if it waits for an answer. The run is kept.
     """
     _work("run_task", job)
 

@@ -152,7 +152,6 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     job = replace(job, sandbox=with_skills(job.sandbox))
     check_limits(job.agent, read_limits(job.agent.budget, job.model.spec))
     kept_runs.check_folder(job.save)
-    max_size = kept_runs.max_total_size()
     silence_libraries()
     client = open_model(job.model)
     folder = job.save
@@ -170,8 +169,6 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     finally:
         if run.page is not None:
             run.page.close(wait=status < EXIT_INTERRUPTED)
-        if folder is not None and folder != job.save:
-            kept_runs.remove_oldest(folder, max_size)
     return status
 
 

@@ -6,11 +6,9 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
-import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +19,7 @@ from codeact_sandbox.files.regular_files import open_regular
 
 EVENTS = "events.jsonl"  # the log in a run's folder
 LAST = "last"  # what a user says instead of a name for the run that was started last
-MAX_BYTES = 2 * 1024**3  # bytes that all runs in the default folder may have
-_REMOVED = ".removed-"
 _MAX_SLUG = 32
-_NEW_S = 60.0  # an empty log that is younger may be one that its writer has not locked yet
 _NAME = re.compile(r"\d{8}-\d{6}-")
 
 
@@ -107,28 +102,12 @@ def _last(is_chat: Callable[[Path], bool] | None) -> Path:
 
 def is_being_written(path: Path) -> bool:
     """Return whether a process writes the log of a run now; it holds a lock on it until it ends, however it ends."""
-    with _locked(path, fcntl.LOCK_SH) as is_taken:
-        return is_taken
-
-
-def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:
-    """Remove the oldest runs of a folder until the others have at most so many bytes together.
-
-    A run that is being written is never removed, and neither is what is not a run.
-    """
-    with suppress(OSError):
-        for each in folder.glob(f"{_REMOVED}*"):  # of a process that was killed here
-            shutil.rmtree(each, ignore_errors=True)
-    sizes = [(run, _size(run.path)) for run in sorted(_runs_in(folder), key=lambda run: run.written)]
-    total = sum(size for _, size in sizes)
-    removed = []
-    for run, size in sizes:
-        if total <= max_bytes:
-            break
-        if run.path != keep and _remove(run):
-            removed.append(run.path)
-            total -= size
-    return removed
+    with suppress(OSError), open_regular(path / EVENTS) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -137,7 +116,6 @@ class _Kept:
 
     path: Path
     written: float
-    empty: bool
 
     @property
     def began(self) -> str:
@@ -152,46 +130,6 @@ def _runs_in(folder: Path) -> Iterator[_Kept]:
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(_REMOVED):
+                if entry.is_dir(follow_symlinks=False):
                     log = (folder / entry.name / EVENTS).lstat()
-                    yield _Kept(folder / entry.name, log.st_mtime, log.st_size == 0)
-
-
-def _size(path: Path) -> int:
-    """Return the bytes of all files of a run."""
-    total = 0
-    for parent, _, names in os.walk(path):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(parent, name)).st_size
-    return total
-
-
-def _remove(run: _Kept) -> bool:
-    """Remove a run that nobody writes; return whether it is gone."""
-    if run.empty and time.time() - run.written < _NEW_S:
-        return False
-    removed = run.path.with_name(f"{_REMOVED}{run.path.name}")
-    with _locked(run.path, fcntl.LOCK_EX) as is_taken:
-        if is_taken:
-            return False
-        try:
-            run.path.rename(removed)  # at once: nobody must find half of it
-        except OSError:
-            return False
-        shutil.rmtree(removed, ignore_errors=True)
-    return True
-
-
-@contextmanager
-def _locked(path: Path, kind: int) -> Iterator[bool]:
-    """Lock a run's log, if there is one and the file system has locks; yields whether another process has the lock."""
-    with ExitStack() as opened:
-        is_taken = False
-        with suppress(OSError):
-            file = opened.enter_context(open_regular(path / EVENTS))
-            try:
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                is_taken = True
-        yield is_taken
+                    yield _Kept(folder / entry.name, log.st_mtime)

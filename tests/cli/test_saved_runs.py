@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import os
 import re
 from pathlib import Path
 
@@ -316,28 +315,6 @@ def test_save_none_keeps_nothing(tmp_path, state):
     done = run(state, tmp_path, PRINTS, "It is 42.", options=["--save", "none"])
     assert (done.status, messages_of(done)) == (0, "")
     assert not state.exists()
-
-
-@pytest.mark.usefixtures("bubblewrap")
-def test_the_oldest_runs_are_removed_beyond_the_size_that_is_set(tmp_path, state):
-    runs = state / "autogen-codeact" / "runs"
-    old = [write_log(runs / f"2025010{number}-000000-old-0000", lines(whole_run())) for number in (1, 2)]
-    for number, each in enumerate(old):
-        (each / "large").write_bytes(bytes(300_000))
-        os.utime(each / "events.jsonl", (number, number))
-    done = run(state, tmp_path, "It is 42.", env={"CODEACT_RUNS_SIZE": "500k"})
-    assert done.status == 0
-    assert messages_of(done).endswith(
-        "codeact: removed the oldest run: more than 512 kB were kept (CODEACT_RUNS_SIZE sets another limit)\n"
-    )
-    kept = sorted(each.name for each in runs.iterdir())
-    assert (len(kept), kept[0]) == (2, "20250102-000000-old-0000")
-
-
-def test_invalid_size_limit_is_refused_before_the_run(tmp_path, state):
-    done = run(state, tmp_path, "It is 42.", env={"CODEACT_RUNS_SIZE": "much"})
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("codeact: CODEACT_RUNS_SIZE: 'much' is not a size: ")
 
 
 @pytest.mark.usefixtures("bubblewrap")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.store import EVENTS, find_run, is_being_written, new_run_folder, prune_runs, runs_folder
+from autogen_codeact.runs.store import EVENTS, find_run, is_being_written, new_run_folder, runs_folder
 from tests.cases import case
 
 
@@ -108,40 +108,6 @@ def test_a_run_is_being_written_while_its_writer_has_the_lock(folder):
     (run / EVENTS).unlink()
     os.mkfifo(run / EVENTS)
     assert not is_being_written(run)
-
-
-def test_the_oldest_runs_are_removed_until_the_others_fit(folder):
-    old, middle, new = (make(folder, name, written=written) for name, written in (("c", 1), ("a", 2), ("b", 3)))
-    assert prune_runs(folder, 300) == []
-    assert prune_runs(folder, 299) == [old]
-    assert sorted(folder.iterdir()) == [middle, new]
-    assert prune_runs(folder, 0, keep=new) == [middle]
-    assert prune_runs(folder, 0) == [new]
-    assert prune_runs(folder / "none", 0) == []
-
-
-def test_active_runs_and_other_folders_are_not_removed(folder, tmp_path):
-    written, old = make(folder, "written", written=1), make(folder, "old", written=2)
-    (folder / "notes").mkdir()
-    (folder / "notes" / "big").write_bytes(bytes(1000))
-    elsewhere = make(tmp_path, "elsewhere", written=0)
-    (folder / "link").symlink_to(elsewhere)
-    (old / "files" / "out").symlink_to(elsewhere)
-    begun = folder / "begun"
-    begun.mkdir()
-    (begun / EVENTS).touch()
-    with writer_of(written):
-        assert prune_runs(folder, 0) == [old]
-    assert sorted(each.name for each in folder.iterdir()) == ["begun", "link", "notes", "written"]
-    assert (elsewhere / EVENTS).exists()
-
-
-def test_what_a_killed_process_has_left_of_a_removed_run_is_removed(folder):
-    make(folder, ".removed-a")
-    run = make(folder, "b")
-    assert prune_runs(folder, 1000) == []
-    assert list(folder.iterdir()) == [run]
-    assert find_run("last") == run
 
 
 def test_the_module_imports_no_autogen_and_no_pydantic():
