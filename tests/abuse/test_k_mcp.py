@@ -11,7 +11,6 @@ from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox import McpServer
-from tests.cases import case
 
 from .lag import MOST_EXCESS_S, LoopLag
 
@@ -73,8 +72,7 @@ async def test_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call
 
 
 # Case K25.
-async def test_names_and_descriptions_of_a_server_are_no_code() -> None:
-    for name in ["a\nb", "\x1b[31mx", "import os", "../x", "__class__", "class", "ü" * 50, "\u202ex"]:
-        with case(name):
-            description = '"""\nraise SystemExit("run")\n"""\\\x1b]0;x\x07\u202e'
-            assert await call(name=name, description=description, content=TEXT) == "ok"
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mx", "import os", "../x", "__class__", "class", "ü" * 50, "\u202ex"])
+async def test_names_and_descriptions_of_a_server_are_no_code(name: Any) -> None:
+    description = '"""\nraise SystemExit("run")\n"""\\\x1b]0;x\x07\u202e'
+    assert await call(name=name, description=description, content=TEXT) == "ok"

@@ -5,12 +5,12 @@ import json
 from string import Template
 from typing import Any
 
+import pytest
 from autogen_agentchat import agents as upstream_agents
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor as UpstreamExecutor
 
 from autogen_codeact import agents, executors
-from tests.cases import case
 
 PAIRS = [
     (upstream_agents.CodeExecutorAgent, agents.CodeExecutorAgent),
@@ -24,35 +24,32 @@ def public(cls: type[Any]) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")}
 
 
-def test_the_constructor_takes_every_argument_the_same_way() -> None:
-    for theirs, ours in PAIRS:
-        with case(theirs, ours):
-            taken = inspect.signature(ours).parameters
-            asked = inspect.signature(theirs).parameters
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS)
+def test_the_constructor_takes_every_argument_the_same_way(theirs: Any, ours: Any) -> None:
+    taken = inspect.signature(ours).parameters
+    asked = inspect.signature(theirs).parameters
 
-            assert {name: p.kind for name, p in asked.items()} == {name: taken[name].kind for name in asked}
-            positional = [name for name, p in asked.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-            assert list(taken)[: len(positional)] == positional
-            for name in asked.keys() - OTHER_DEFAULTS:
-                theirs_default, ours_default = asked[name].default, taken[name].default
-                both_empty = ours is not agents.CodeExecutorAgent and not theirs_default and not ours_default
-                assert theirs_default == ours_default or both_empty, name
-
-
-def test_every_public_name_is_there() -> None:
-    for theirs, ours in PAIRS:
-        with case(theirs, ours):
-            assert public(theirs) - public(ours) == set()
+    assert {name: p.kind for name, p in asked.items()} == {name: taken[name].kind for name in asked}
+    positional = [name for name, p in asked.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert list(taken)[: len(positional)] == positional
+    for name in asked.keys() - OTHER_DEFAULTS:
+        theirs_default, ours_default = asked[name].default, taken[name].default
+        both_empty = ours is not agents.CodeExecutorAgent and not theirs_default and not ours_default
+        assert theirs_default == ours_default or both_empty, name
 
 
-def test_every_public_method_takes_the_same_arguments() -> None:
-    for theirs, ours in PAIRS:
-        with case(theirs, ours):
-            for name in public(theirs):
-                method = inspect.getattr_static(theirs, name)
-                if inspect.isfunction(method):
-                    asked = list(inspect.signature(method).parameters)
-                    assert list(inspect.signature(getattr(ours, name)).parameters)[: len(asked)] == asked, name
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS)
+def test_every_public_name_is_there(theirs: Any, ours: Any) -> None:
+    assert public(theirs) - public(ours) == set()
+
+
+@pytest.mark.parametrize(("theirs", "ours"), PAIRS)
+def test_every_public_method_takes_the_same_arguments(theirs: Any, ours: Any) -> None:
+    for name in public(theirs):
+        method = inspect.getattr_static(theirs, name)
+        if inspect.isfunction(method):
+            asked = list(inspect.signature(method).parameters)
+            assert list(inspect.signature(getattr(ours, name)).parameters)[: len(asked)] == asked, name
 
 
 def test_the_words_of_the_agent_are_upstreams():

@@ -1,5 +1,7 @@
 """Choosing an executor by what the machine has."""
 
+from typing import Any
+
 import pytest
 
 from autogen_codeact.executors import (
@@ -9,7 +11,6 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.executors.auto import choose_executor
-from tests.cases import case
 from tests.sandbox.sandboxes import out
 
 
@@ -37,14 +38,17 @@ class TestByName:
         with pytest.raises(SandboxUnavailable):
             await executor.start()
 
-    async def test_an_option_of_another_sandbox_is_an_error(self) -> None:
-        for sandbox, option in [
+    @pytest.mark.parametrize(
+        ("sandbox", "option"),
+        [
             ("bubblewrap", "image"),
             ("bubblewrap", "network"),
             ("docker", "readable"),
-        ]:
-            with case(sandbox, option), pytest.raises(ValueError, match=f"{option}= is not for sandbox='{sandbox}'"):
-                await choose_executor(sandbox, **{option: "x"})
+        ],
+    )
+    async def test_an_option_of_another_sandbox_is_an_error(self, sandbox: Any, option: Any) -> None:
+        with pytest.raises(ValueError, match=f"{option}= is not for sandbox='{sandbox}'"):
+            await choose_executor(sandbox, **{option: "x"})
 
     async def test_another_name_is_an_error(self):
         with pytest.raises(ValueError, match="must be 'auto', 'docker' or 'bubblewrap', not 'none'"):

@@ -146,8 +146,9 @@ class Holder:
 
 
 class TestRefused:
-    def test_objects_without_source_are_refused(self) -> None:
-        for function, why in [
+    @pytest.mark.parametrize(
+        ("function", "why"),
+        [
             (lambda: 1, "`<lambda>`"),
             (len, "`len` is a builtin"),
             (Holder, "`Holder` is a type"),
@@ -155,11 +156,12 @@ class TestRefused:
             (functools.partial(add, 1), "is a partial"),
             ("add", "`'add'` is a str"),
             (None, "`None` is a NoneType"),
-        ]:
-            with case(function, why):
-                with pytest.raises(ValueError, match=re.escape(why)) as caught:
-                    build_functions_source([function])
-                assert "made with `def`" in str(caught.value)
+        ],
+    )
+    def test_objects_without_source_are_refused(self, function: Any, why: Any) -> None:
+        with pytest.raises(ValueError, match=re.escape(why)) as caught:
+            build_functions_source([function])
+        assert "made with `def`" in str(caught.value)
 
     def test_functions_that_can_not_be_written_are_refused(self):
         namespace: dict[str, Any] = {}

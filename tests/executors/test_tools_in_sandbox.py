@@ -21,7 +21,6 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.abuse.subject import Kind
-from tests.cases import case
 from tests.executors.test_tool_kinds import mcp
 from tests.sandbox.sandboxes import out, run, short_result
 from tests.sandbox.tools.host_tools import makes
@@ -177,18 +176,17 @@ class TestToolsAddedLater:
 
 
 class TestConfig:
-    async def test_config_keeps_tools_and_policy(self) -> None:
-        for kind in [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor]:
-            with case(kind):
-                tool = FunctionTool(double, "Multiply.")
-                config = kind(tools=[tool], approve_tool=AllowTools(["double"])).dump_component()
-                with pytest.warns(UserWarning, match="SECURITY WARNING"):
-                    loaded = ComponentLoader.load_component(config, kind)
-                assert loaded.dump_component() == config
-                try:
-                    assert await out(loaded, "print(double(4))") == "8\n"
-                finally:
-                    await loaded.stop()
+    @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
+    async def test_config_keeps_tools_and_policy(self, kind: Any) -> None:
+        tool = FunctionTool(double, "Multiply.")
+        config = kind(tools=[tool], approve_tool=AllowTools(["double"])).dump_component()
+        with pytest.warns(UserWarning, match="SECURITY WARNING"):
+            loaded = ComponentLoader.load_component(config, kind)
+        assert loaded.dump_component() == config
+        try:
+            assert await out(loaded, "print(double(4))") == "8\n"
+        finally:
+            await loaded.stop()
 
     def test_config_names_what_it_cannot_keep(self):
         with pytest.raises(ValueError, match="These tools can't be written into a config: `double`, `bill`"):

@@ -1,18 +1,21 @@
 """Carriage returns in output, as a model sees them."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.agents.observation import describe
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.text import apply_carriage_returns
-from tests.cases import case
 
 BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
 
 
-def test_each_line_has_its_last_state() -> None:
-    for text, shown in [
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
         ("plain\n", "plain\n"),
         ("windows\r\nlines\r\n", "windows\r\nlines\r\n"),
         (f"before\n{BAR}\nafter\n", "before\n100%|#####| 2/2\nafter\n"),
@@ -22,9 +25,10 @@ def test_each_line_has_its_last_state() -> None:
         ("\r\r\n", "\r\n"),
         ("working...\r", "working...\r"),
         ("", ""),
-    ]:
-        with case(text, shown):
-            assert apply_carriage_returns(text) == shown
+    ],
+)
+def test_each_line_has_its_last_state(text: Any, shown: Any) -> None:
+    assert apply_carriage_returns(text) == shown
 
 
 @given(st.text(alphabet="ab \r\n", max_size=40))

@@ -21,15 +21,15 @@ from codeact_sandbox.types import limits as module
 from codeact_sandbox.types.limits import Limits
 from codeact_sandbox.types.option_parsing import parse_options, parse_texts
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
-from tests.cases import case
 
 NO_NETWORK = (
     "is not a Docker network: give 'none', 'bridge' (which reaches the internet), or the name of one of your own"
 )
 
 
-def test_an_error_says_which_option_is_wrong() -> None:
-    for options, error, words in [
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
         ({"colour": "red"}, TypeError, "DockerOptions() has no option 'colour'"),
         ({"mode": "repl"}, ValueError, "mode must be 'process' or 'session', not 'repl'"),
         ({"timeout": 0}, ValueError, "Timeout must be greater than or equal to 1 ms (timeout=0.001), not 0 s"),
@@ -73,11 +73,12 @@ def test_an_error_says_which_option_is_wrong() -> None:
             TypeError,
             "`environment` is one string; give a list of names such as ['API_KEY'], or a mapping.",
         ),
-    ]:
-        with case(options, error, words):
-            with pytest.raises(error) as caught:
-                parse_options(DockerOptions, options)
-            assert str(caught.value) == words
+    ],
+)
+def test_an_error_says_which_option_is_wrong(options: Any, error: Any, words: Any) -> None:
+    with pytest.raises(error) as caught:
+        parse_options(DockerOptions, options)
+    assert str(caught.value) == words
 
 
 TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
@@ -101,10 +102,9 @@ TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
 }
 
 
-def test_limits_can_be_given_by_name() -> None:
-    for name, call in TWO_GB.items():
-        with case(name):
-            assert call().limits == Limits(memory="2g", cpus=2)
+@pytest.mark.parametrize(("name", "call"), list(TWO_GB.items()))
+def test_limits_can_be_given_by_name(name: Any, call: Any) -> None:
+    assert call().limits == Limits(memory="2g", cpus=2)
 
 
 def test_limits_are_given_in_one_way() -> None:
@@ -209,11 +209,10 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "machine_memory", lambda: 2 * GIB)
 
 
-def test_the_default_is_a_quarter_of_the_machine_and_at_most_4_gib() -> None:
-    for machine, memory in [(64, "4096m"), (16, "4096m"), (8, "2048m"), (1, "256m")]:
-        with case(machine, memory):
-            found = Limits(cpus=2).resolved(machine * GIB)
-            assert (found.memory, found.cpus) == (memory, 2)
+@pytest.mark.parametrize(("machine", "memory"), [(64, "4096m"), (16, "4096m"), (8, "2048m"), (1, "256m")])
+def test_the_default_is_a_quarter_of_the_machine_and_at_most_4_gib(machine: Any, memory: Any) -> None:
+    found = Limits(cpus=2).resolved(machine * GIB)
+    assert (found.memory, found.cpus) == (memory, 2)
 
 
 @pytest.mark.usefixtures("small_machine")

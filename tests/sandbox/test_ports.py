@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +18,6 @@ from codeact_sandbox import (
 )
 from codeact_sandbox.egress.channels import FIRST_OF_HOST
 from codeact_sandbox.ports import Forward, Ports
-from tests.cases import case
 from tests.sandbox.host.test_frames import HELLO, message, raw, sandbox
 from tests.sandbox.test_exec import KINDS
 
@@ -118,28 +118,30 @@ def test_a_sandbox_that_waits_has_ports_that_end_with_it() -> None:
     assert threading.active_count() == before
 
 
-async def test_a_sandbox_that_opens_a_channel_of_the_host_is_ended() -> None:
-    for sent in (
+@pytest.mark.parametrize(
+    "sent",
+    [
         raw(b"N", FIRST_OF_HOST, message({"op": "open"})),
         raw(b"N", FIRST_OF_HOST, message({"op": "data"}, b"x")),
         raw(b"N", 1, message({"op": "close"})),
-    ):
-        with case(sent):
-            ready = threading.Event()
+    ],
+)
+async def test_a_sandbox_that_opens_a_channel_of_the_host_is_ended(sent: Any) -> None:
+    ready = threading.Event()
 
-            def play(other, sent=sent, ready=ready):  # type: ignore[no-untyped-def]
-                other.sendall(raw(b"H", 0, message(HELLO)))
-                ready.wait(10)
-                other.sendall(sent)
-                while other.recv(65536):
-                    pass
+    def play(other, sent=sent, ready=ready):  # type: ignore[no-untyped-def]
+        other.sendall(raw(b"H", 0, message(HELLO)))
+        ready.wait(10)
+        other.sendall(sent)
+        while other.recv(65536):
+            pass
 
-            made, _ = sandbox(play)
-            await made.start()
-            ports = made.ports = Ports()
-            assert made.requests.connection is not None
-            ports.attach(made.requests.connection, "test")
-            ready.set()
-            with pytest.raises(SandboxProtocolError):
-                await asyncio.wait_for(made.blocks.run({}, b"", 5), 10)
-            await made.stop()
+    made, _ = sandbox(play)
+    await made.start()
+    ports = made.ports = Ports()
+    assert made.requests.connection is not None
+    ports.attach(made.requests.connection, "test")
+    ready.set()
+    with pytest.raises(SandboxProtocolError):
+        await asyncio.wait_for(made.blocks.run({}, b"", 5), 10)
+    await made.stop()

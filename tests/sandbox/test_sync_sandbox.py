@@ -24,7 +24,6 @@ from codeact_sandbox import (
 )
 from codeact_sandbox.pool import SandboxPool
 from tests import processes
-from tests.cases import case
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -213,8 +212,9 @@ async def test_auto_backend_is_bubblewrap_without_an_engine(monkeypatch: pytest.
 ELSEWHERE = "is not for sandbox='bubblewrap': leave it out, or choose another sandbox"
 
 
-def test_wrong_options_are_refused() -> None:
-    for arguments, options, error, words in [
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "words"),
+    [
         ((), {"colour": "red"}, TypeError, "AsyncSandbox() has no option 'colour'"),
         (("firejail",), {}, ValueError, "backend must be 'auto', 'docker' or 'bubblewrap', not 'firejail'"),
         (("bubblewrap",), {"image": "x"}, ValueError, f"image= {ELSEWHERE}"),
@@ -226,11 +226,12 @@ def test_wrong_options_are_refused() -> None:
             "timeout: options are given either as BubblewrapOptions or by name",
         ),
         ((), {"tools": [3]}, TypeError, "3 is not a tool: give a typed function"),
-    ]:
-        with case(arguments, options, error, words):
-            with pytest.raises(error) as caught:
-                AsyncSandbox(*arguments, **options)
-            assert str(caught.value) == words
+    ],
+)
+def test_wrong_options_are_refused(arguments: Any, options: Any, error: Any, words: Any) -> None:
+    with pytest.raises(error) as caught:
+        AsyncSandbox(*arguments, **options)
+    assert str(caught.value) == words
 
 
 async def test_sandbox_can_be_taken_from_a_pool() -> None:

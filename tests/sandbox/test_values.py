@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,6 @@ from autogen_codeact.runs.results import ResultRecord, StoredFile
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.host.protocol import decode_value
 from codeact_sandbox.runner.worker.values import encode
-from tests.cases import case
 
 PLAIN = [
     0, -1, 2**200, True, 1.5, 1e300, 2 + 3j, "milk", "grüße 🎉\x00\n\"\\ud800", b"\x00\xff", [], (), {}, set(), frozenset({1}),
@@ -22,12 +22,11 @@ PLAIN = [
 ]  # fmt: skip
 
 
-def test_plain_value_comes_back_with_its_types() -> None:
-    for number in range(len(PLAIN)):
-        with case(number):
-            value = PLAIN[number]
-            found = decode_value(encode(value))
-            assert (repr(found), type(found)) == (repr(value), type(value))
+@pytest.mark.parametrize("number", list(range(len(PLAIN))))
+def test_plain_value_comes_back_with_its_types(number: Any) -> None:
+    value = PLAIN[number]
+    found = decode_value(encode(value))
+    assert (repr(found), type(found)) == (repr(value), type(value))
 
 
 class Text(str):
@@ -53,10 +52,9 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def test_any_other_value_is_not_sent() -> None:
-    for value in OTHERS:
-        with case(value):
-            assert encode(value) is None
+@pytest.mark.parametrize("value", OTHERS, ids=lambda value: type(value).__name__)
+def test_any_other_value_is_not_sent(value: Any) -> None:
+    assert encode(value) is None
 
 
 HOSTILE = {
@@ -81,10 +79,9 @@ HOSTILE = {
 }
 
 
-def test_malformed_value_is_none() -> None:
-    for name, value in HOSTILE.items():
-        with case(name):
-            assert decode_value(value) is None
+@pytest.mark.parametrize(("name", "value"), list(HOSTILE.items()))
+def test_malformed_value_is_none(name: Any, value: Any) -> None:
+    assert decode_value(value) is None
 
 
 CELLS = {

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import requests
@@ -22,7 +23,6 @@ from docker.errors import APIError, DockerException, TLSParameterError
 
 from codeact_sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
-from tests.cases import case
 
 
 @pytest.fixture
@@ -134,14 +134,13 @@ def test_a_context_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
         connect()
 
 
-def test_an_invalid_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    for host in ["gopher://x", "tcp://", "tcp://x", "tcp://x:port", "fd://3", "unix:///a?b"]:
-        with case(host):
-            monkeypatch.setenv("DOCKER_HOST", host)
-            with pytest.raises(SandboxUnavailable) as caught:
-                connect()
-            assert str(caught.value).startswith(f"{host} is not the address of a Docker engine")
-            assert "unix:///var/run/docker.sock" in str(caught.value)
+@pytest.mark.parametrize("host", ["gopher://x", "tcp://", "tcp://x", "tcp://x:port", "fd://3", "unix:///a?b"])
+def test_an_invalid_address(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(SandboxUnavailable) as caught:
+        connect()
+    assert str(caught.value).startswith(f"{host} is not the address of a Docker engine")
+    assert "unix:///var/run/docker.sock" in str(caught.value)
 
 
 def test_a_port_that_refuses() -> None:
@@ -217,13 +216,15 @@ def test_each_failure_names_the_engine_and_a_next_step() -> None:
         assert words in advice(failure, "tcp://engine:2376", cause), failure
 
 
-def test_exceptions_of_the_sdk_are_converted() -> None:
-    for raised, ours in [
+@pytest.mark.parametrize(
+    ("raised", "ours"),
+    [
         (APIError("500", explanation="no space left on device"), SandboxStartError),
         (requests.ConnectionError("gone"), SandboxUnavailable),
         (DockerException("odd"), SandboxUnavailable),
-    ]:
-        with case(raised, ours):
-            with pytest.raises(ours, match="starting the container") as caught, engine_errors("starting the container"):
-                raise raised
-            assert caught.value.__cause__ is raised
+    ],
+)
+def test_exceptions_of_the_sdk_are_converted(raised: Any, ours: Any) -> None:
+    with pytest.raises(ours, match="starting the container") as caught, engine_errors("starting the container"):
+        raise raised
+    assert caught.value.__cause__ is raised

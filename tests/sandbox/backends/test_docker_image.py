@@ -285,8 +285,9 @@ class TestPackages:
         assert not line.startswith("-")
         assert Requirement(line).name == Requirement(entry).name
 
-    def test_advice_comes_from_the_log(self):
-        for log, words in [
+    @pytest.mark.parametrize(
+        ("log", "words"),
+        [
             ("/usr/bin/python3: No module named pip", "no pip"),
             ('exec: "python3": executable file not found in $PATH', "no python3"),
             ("Temporary failure in name resolution\nERROR: No matching distribution found for x", "PIP_INDEX_URL"),
@@ -296,23 +297,26 @@ class TestPackages:
             ),
             ("ERROR: No matching distribution found for x", "names and versions"),
             ("error: subprocess-exited-with-error", "Dockerfile"),
-        ]:
-            with case(log, words):
-                assert words in install_advice(log)
+        ],
+    )
+    def test_advice_comes_from_the_log(self, log, words):
+        assert words in install_advice(log)
 
 
-def test_advice_for_a_failed_pull():
-    for words, advice in [
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
         ('Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.1:53: no such host', "no registry answers"),
         ('Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded', "no registry answers"),
         ('Get "https://r.example/v2/": EOF', "no registry answers"),
         ("manifest for r.example/x:1 not found: manifest unknown: manifest unknown", "Check its name"),
         ("pull access denied for x, repository does not exist or may require 'docker login'", "docker login"),
         ("toomanyrequests: You have reached your pull rate limit", "docker pull"),
-    ]:
-        with case(words, advice):
-            assert advice in pull_advice("x:1", words)
-            assert words in pull_advice("x:1", words)
+    ],
+)
+def test_advice_for_a_failed_pull(words, advice):
+    assert advice in pull_advice("x:1", words)
+    assert words in pull_advice("x:1", words)
 
 
 def test_frequent_lines_are_limited_and_the_last_ones_kept():

@@ -13,7 +13,6 @@ from codeact_sandbox.backends.docker.default_image import build_default_image, w
 from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE
 from codeact_sandbox.backends.docker.image_requests import Reporter, find_image
 from codeact_sandbox.types.errors import SandboxStartError
-from tests.cases import case
 from tests.sandbox.backends.test_docker_image import REFUSING, client, keep_none, unique
 from tests.sandbox.images import build_from, group_ends, silent
 
@@ -154,19 +153,20 @@ class TestRecipe:
         assert find_image(client, unique) is None
         assert group_ends(int((recipe / "pid").read_text()))
 
-    def test_reasons_why_a_base_can_not_be_made(self):
-        for platform, uid, debootstrap, words in [
+    @pytest.mark.parametrize(
+        ("platform", "uid", "debootstrap", "words"),
+        [
             ("darwin", 501, False, "docker save"),
             ("linux", 1000, True, "sudo"),
             ("linux", 0, False, "apt-get install debootstrap"),
-        ]:
-            with case(platform, uid, debootstrap, words):
-                assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
+        ],
+    )
+    def test_reasons_why_a_base_can_not_be_made(self, platform, uid, debootstrap, words):
+        assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
 
     def test_root_on_linux_can_make_a_base(self):
         assert why_no_bootstrap("linux", 0, debootstrap=True) is None
 
-    def test_the_scripts_are_shell(self):
-        for script in ["build-base.sh", "install.sh"]:
-            with case(script):
-                assert subprocess.run(["sh", "-n", str(default_image.SOURCE / script)], check=False).returncode == 0
+    @pytest.mark.parametrize("script", ["build-base.sh", "install.sh"])
+    def test_the_scripts_are_shell(self, script):
+        assert subprocess.run(["sh", "-n", str(default_image.SOURCE / script)], check=False).returncode == 0

@@ -11,7 +11,6 @@ import pytest
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError, SandboxUnavailable
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.seccomp import PROFILE, SYSCALLS, bpf_program, docker_profile
-from tests.cases import case
 from tests.sandbox.backends.filtered import run_in_docker
 
 TEXT = PROFILE.read_text(encoding="utf-8")
@@ -237,14 +236,13 @@ def test_profile_for_docker_is_the_list_itself():
     assert docker_profile("engine") is None
 
 
-def test_file_that_is_not_a_profile_is_refused(tmp_path):
-    for content in [None, "", "unconfined", '"unconfined"', "[]", "{}"]:
-        with case(content):
-            path = tmp_path / "profile.json"
-            if content is not None:
-                path.write_text(content)
-            with pytest.raises(SandboxStartError, match=re.escape(str(path))):
-                docker_profile(str(path))
+@pytest.mark.parametrize("content", [None, "", "unconfined", '"unconfined"', "[]", "{}"])
+def test_file_that_is_not_a_profile_is_refused(content, tmp_path):
+    path = tmp_path / "profile.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SandboxStartError, match=re.escape(str(path))):
+        docker_profile(str(path))
 
 
 @pytest.mark.usefixtures("docker_engine")

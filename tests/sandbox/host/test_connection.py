@@ -17,7 +17,6 @@ from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocol
 from codeact_sandbox.host.connection import Connection, Reply, State
 from codeact_sandbox.host.protocol import Frame
 from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
-from tests.cases import case
 from tests.sandbox.host.test_frames import HELLO, RESULT, SocketStream, message, raw, wire
 
 DEADLINE_S = 20.0
@@ -136,12 +135,11 @@ class TestStates:
         assert connection.state is State.CLOSED
         stream.other.close()
 
-    def test_answer_before_the_hello_is_refused(self) -> None:
-        for kind in [b"O", b"E", b"D", b"A", b"T", b"U"]:
-            with case(kind):
-                error = self._error_of(raw(kind, 1, message(RESULT)))
-                assert isinstance(error, SandboxProtocolError)
-                assert str(error) == f"the sandbox played sent {Frame(kind).name} while connecting"
+    @pytest.mark.parametrize("kind", [b"O", b"E", b"D", b"A", b"T", b"U"])
+    def test_answer_before_the_hello_is_refused(self, kind: Any) -> None:
+        error = self._error_of(raw(kind, 1, message(RESULT)))
+        assert isinstance(error, SandboxProtocolError)
+        assert str(error) == f"the sandbox played sent {Frame(kind).name} while connecting"
 
     def test_second_hello_is_refused(self) -> None:
         error = self._error_of(raw(b"H", 0, message(HELLO)) * 2)

@@ -26,7 +26,6 @@ from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import RunnerSettings
-from tests.cases import case
 from tests.texts import ANY
 
 
@@ -120,12 +119,11 @@ class TestPayloads:
         with pytest.raises(wire.ProtocolError, match="exceeds"):
             wire.pack(b"D", 1, {}, bytes(8 * 1024 * 1024))
 
-    def test_payloads_of_a_worker_with_a_million_parts_are_refused_unread(self) -> None:
-        for part in [b"{},", b"[],", b"1,", b"1.5,", b"null,", b'"",', b'"a",', b'"[{",']:
-            with case(part):
-                head = b'{"a":[' + part * (wire.MAX_REPORT // len(part)) + b"0]}"
-                with pytest.raises(wire.ProtocolError, match="too many"):
-                    wire.check_report(struct.pack("!I", len(head)) + head)
+    @pytest.mark.parametrize("part", [b"{},", b"[],", b"1,", b"1.5,", b"null,", b'"",', b'"a",', b'"[{",'])
+    def test_payloads_of_a_worker_with_a_million_parts_are_refused_unread(self, part: Any) -> None:
+        head = b'{"a":[' + part * (wire.MAX_REPORT // len(part)) + b"0]}"
+        with pytest.raises(wire.ProtocolError, match="too many"):
+            wire.check_report(struct.pack("!I", len(head)) + head)
 
 
 class SocketStream:
@@ -230,8 +228,9 @@ def read_until(other: socket.socket, kind: bytes) -> int:
 
 
 class TestFakeRunner:
-    async def test_garbage_at_the_start_is_a_protocol_or_a_start_error(self) -> None:
-        for sent in [
+    @pytest.mark.parametrize(
+        "sent",
+        [
             b"garbage" * 100,
             struct.pack("!cII", b"H", 0, 2**32 - 1),
             raw(b"H", 0, b"not a message"),
@@ -244,12 +243,13 @@ class TestFakeRunner:
             raw(b"?", 0, message(HELLO)),
             raw(b"!", 0, message({"error": "no more"})),
             raw(b"!", 0, b""),
-        ]:
-            with case(sent):
-                made, launcher = sandbox(lambda other, sent=sent: (other.sendall(sent), time.sleep(0.05))[1])  # type: ignore[misc]
-                with pytest.raises((SandboxProtocolError, SandboxStartError)):
-                    await asyncio.wait_for(made.start(), 10)
-                assert launcher.killed == 1
+        ],
+    )
+    async def test_garbage_at_the_start_is_a_protocol_or_a_start_error(self, sent: Any) -> None:
+        made, launcher = sandbox(lambda other, sent=sent: (other.sendall(sent), time.sleep(0.05))[1])  # type: ignore[misc]
+        with pytest.raises((SandboxProtocolError, SandboxStartError)):
+            await asyncio.wait_for(made.start(), 10)
+        assert launcher.killed == 1
 
     async def test_fake_runner_that_hangs_up_or_is_silent_is_an_error_in_time(self) -> None:
         made, _ = sandbox(lambda other: other.close())
@@ -319,8 +319,9 @@ class TestFakeRunner:
 
 
 class TestResults:
-    def test_results_that_are_wrong_are_a_protocol_error(self) -> None:
-        for change in [
+    @pytest.mark.parametrize(
+        "change",
+        [
             {"exit_code": float("inf")},
             {"exit_code": None},
             {"outcome": "splendid"},
@@ -331,8 +332,9 @@ class TestResults:
             {"notes": 3},
             {"error": {"type": "x"}},
             {"error": "x"},
-        ]:
-            with case(change):
-                reply = Reply({**RESULT, **change}, b"", {})
-                with pytest.raises(SandboxProtocolError, match="malformed result"):
-                    to_result(reply, split_streams=False)
+        ],
+    )
+    def test_results_that_are_wrong_are_a_protocol_error(self, change: Any) -> None:
+        reply = Reply({**RESULT, **change}, b"", {})
+        with pytest.raises(SandboxProtocolError, match="malformed result"):
+            to_result(reply, split_streams=False)

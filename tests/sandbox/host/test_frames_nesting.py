@@ -4,12 +4,12 @@ import gc
 import json
 import struct
 import sys
+from typing import Any
 
 import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
 from codeact_sandbox.host import protocol
-from tests.cases import case
 
 
 @pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":[' * 40 + b"1" + b"]}" * 40, b"[[]," * 20 + b"{" * 14])
@@ -35,9 +35,8 @@ def test_messages_that_are_nested_deep_are_refused_before_anything_runs_out_of_s
     assert failed == []
 
 
-def test_messages_may_hold_brackets_in_their_texts() -> None:
-    for text in ["[" * 200, '\\"{[' * 50, "[]{}" * 50, "\ud800["]:
-        with case(text):
-            message = {"files": [{"name": text, "more": [[]]}] * 100}
-            data = json.dumps(message).encode()
-            assert protocol.unpack(struct.pack("!I", len(data)) + data) == (message, b"")
+@pytest.mark.parametrize("text", ["[" * 200, '\\"{[' * 50, "[]{}" * 50, "\ud800["])
+def test_messages_may_hold_brackets_in_their_texts(text: Any) -> None:
+    message = {"files": [{"name": text, "more": [[]]}] * 100}
+    data = json.dumps(message).encode()
+    assert protocol.unpack(struct.pack("!I", len(data)) + data) == (message, b"")

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_ext.code_executors._common import get_file_name_from_content
@@ -14,14 +15,14 @@ from hypothesis import strategies as st
 from codeact_sandbox.host.blocks import default_filename, filename_comment
 from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.languages import LANGUAGES, Language, find_language, merge
-from tests.cases import case
 from tests.texts import ANY
 
 PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
 
 
-def test_labels() -> None:
-    for label, name in [
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
         ("python", "python"),
         ("Python", "python"),
         (" PY ", "python"),
@@ -40,15 +41,17 @@ def test_labels() -> None:
         ("pwsh", "powershell"),
         ("ps1", "powershell"),
         ("golang", "go"),
-    ]:
-        with case(label, name):
-            assert find_language(label) is LANGUAGES[name]
+    ],
+)
+def test_labels(label: Any, name: Any) -> None:
+    assert find_language(label) is LANGUAGES[name]
 
 
-def test_unknown_labels() -> None:
-    for label in ["", " ", "python2", "python2.7", "python3.", "console", "output", "c", "json", "py thon"]:
-        with case(label):
-            assert find_language(label) is None
+@pytest.mark.parametrize(
+    "label", ["", " ", "python2", "python2.7", "python3.", "console", "output", "c", "json", "py thon"]
+)
+def test_unknown_labels(label: Any) -> None:
+    assert find_language(label) is None
 
 
 def test_everything_that_autogen_supports_is_known():
@@ -73,20 +76,21 @@ class TestMerge:
         assert set(table) == set(LANGUAGES)
         assert JAVASCRIPT.command == ("node",)
 
-    def test_bad_labels(self) -> None:
-        for label in ["", " ", "two words", "a`b"]:
-            with case(label), pytest.raises(ValueError, match="is not a label for a language"):
-                merge({label: "x"})
+    @pytest.mark.parametrize("label", ["", " ", "two words", "a`b"])
+    def test_bad_labels(self, label: Any) -> None:
+        with pytest.raises(ValueError, match="is not a label for a language"):
+            merge({label: "x"})
 
-    def test_bad_commands(self) -> None:
-        for command in ["", " ", [], [""], ["a", ""], ["a\0"], [1], "'open"]:
-            with case(command), pytest.raises(ValueError, match="The command for 'x'"):
-                merge({"x": command})
+    @pytest.mark.parametrize("command", ["", " ", [], [""], ["a", ""], ["a\0"], [1], "'open"])
+    def test_bad_commands(self, command: Any) -> None:
+        with pytest.raises(ValueError, match="The command for 'x'"):
+            merge({"x": command})
 
 
 class TestFilenameComment:
-    def test_filename_comment_is_found(self) -> None:
-        for language, code, name in [
+    @pytest.mark.parametrize(
+        ("language", "code", "name"),
+        [
             ("python", "# filename: a.py\nprint(1)", "a.py"),
             ("python", "# filename: a.py\r\nprint(1)", "a.py"),
             ("python", "#filename:a.py", "a.py"),
@@ -102,12 +106,14 @@ class TestFilenameComment:
             ("php", "<?php\n// filename: a.php\n", "a.php"),
             ("php", "<!-- filename: a.php -->\n<?php", "a.php"),
             ("powershell", "<# filename: a.ps1 #>\n", "a.ps1"),
-        ]:
-            with case(language, code, name):
-                assert filename_comment(code, LANGUAGES[language]) == name
+        ],
+    )
+    def test_filename_comment_is_found(self, language: Any, code: Any, name: Any) -> None:
+        assert filename_comment(code, LANGUAGES[language]) == name
 
-    def test_other_comments_are_no_filename(self) -> None:
-        for language, code in [
+    @pytest.mark.parametrize(
+        ("language", "code"),
+        [
             ("python", ""),
             ("python", "print(1)\n# filename: a.py"),
             ("python", "\n# filename: a.py"),
@@ -118,9 +124,10 @@ class TestFilenameComment:
             ("python", "print('# filename: a.py')"),
             ("javascript", "# filename: a.js"),
             ("lua", "# filename: a.lua"),
-        ]:
-            with case(language, code):
-                assert filename_comment(code, LANGUAGES[language]) is None
+        ],
+    )
+    def test_other_comments_are_no_filename(self, language: Any, code: Any) -> None:
+        assert filename_comment(code, LANGUAGES[language]) is None
 
     @given(st.text(alphabet="abc.# :/\n", max_size=30).map("# filename:".__add__))
     def test_where_autogen_takes_a_name_we_take_the_same(self, tmp_path_factory: pytest.TempPathFactory, code: str):
