@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Sequence
@@ -20,6 +19,7 @@ from autogen_core.models import LLMMessage
 
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.executors import ExecutionResult
+from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.result import ErrorInfo
 
 __all__ = ["ApprovalFuncType", "ApprovalRequest", "ApprovalResponse"]
@@ -53,7 +53,7 @@ def denied(reason: str) -> ExecutionResult:
 async def _call(func: ApprovalFuncType, request: ApprovalRequest) -> ApprovalResponse:
     if inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None)):  # noqa: B004 (is it async, not: is it callable)
         return await cast(AsyncApprovalFunc, func)(request)
-    answer: object = await asyncio.to_thread(func, request)
+    answer: object = await in_thread(func, request)
     if inspect.isawaitable(answer):  # a lambda around an async function looks sync from outside
         answer = await cast(Awaitable[object], answer)
     return cast(ApprovalResponse, answer)

@@ -47,7 +47,7 @@ class TemporaryFolder:
             )
             problem.errno = error.errno
             raise problem from error
-        self._remove = weakref.finalize(self, remove_folder, self.path, lock)
+        self._remove = weakref.finalize(self, _remove_own, os.getpid(), self.path, lock)
 
     async def remove(self) -> None:
         """Remove it with its content in a thread, which continues after `REMOVE_TIMEOUT_S`."""
@@ -92,6 +92,12 @@ def remove_folder(path: Path, lock: int | None) -> None:
         _empty(path, math.inf)
         os.rmdir(path)
     os.close(lock)
+
+
+def _remove_own(owner: int, path: Path, lock: int | None) -> None:
+    """Remove the folder of this process; a forked child, which inherits the finalizer, removes nothing."""
+    if os.getpid() == owner:
+        remove_folder(path, lock)
 
 
 def abandoned_folders(until: float = math.inf) -> list[Path]:

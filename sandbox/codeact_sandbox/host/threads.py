@@ -83,10 +83,28 @@ def _run_job(job: Future[Any], function: Callable[[], Any]) -> None:
     if not job.set_running_or_notify_cancel():
         return
     try:
-        value = function()
+        value = call_isolated(function)
     except Exception as error:  # noqa: BLE001 - passed to the caller
         job.set_exception(error)
-    except BaseException as error:  # noqa: BLE001 - on its way into the event loop it would end that
-        job.set_exception(RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")))
     else:
         job.set_result(value)
+
+
+def call_isolated(function: Callable[[], T]) -> T:
+    """Call a function; raise a RuntimeError for what the future of an event loop can't hold.
+
+    A StopIteration would leave the caller waiting for ever (before Python 3.12), and a KeyboardInterrupt or SystemExit would end
+    the event loop.
+    """
+    try:
+        return function()
+    except StopIteration as error:
+        raise RuntimeError(_described(error)) from error
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(_described(error)) from error
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from codeact_sandbox.host.threads import call_isolated
 from codeact_sandbox.types.errors import SandboxDied, SandboxTimeout
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ async def on_loop(
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     """Run a function in a thread, as `asyncio.to_thread` does, but wait for its end also when cancelled."""
-    working = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments))
+    working = asyncio.get_running_loop().run_in_executor(None, call_isolated, partial(work, *arguments))
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:

@@ -9,6 +9,7 @@ import argparse
 import atexit
 import base64
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -164,7 +165,11 @@ class SandboxMagics(Magics):
         super().__init__(shell)
         self._sandbox: Sandbox | None = None
         self._options: tuple[str | None, dict[str, Any]] = (None, {})
-        atexit.register(self.stop)
+        atexit.register(self._stop_at_exit, os.getpid())
+
+    def _stop_at_exit(self, owner: int) -> None:
+        if os.getpid() == owner:  # a forked child of the kernel ends nothing
+            self.stop()
 
     def stop(self) -> None:
         """Stop the sandbox at the end of the program."""

@@ -81,7 +81,7 @@ class HostTool(StubbedTool):
         self.exchanges_files = bool(self._rich) or self._rich_result is not None
         """Whether `run` takes the files of the call."""
         super().__init__(self._write(name, shown, hints), f"the function {_location_of(function)}")
-        weakref.finalize(self, self._threads.close)
+        weakref.finalize(self, self._threads.close).atexit = False  # a forked child could wait for ever for its lock
 
     async def run(self, arguments: Mapping[str, Any], files: CallFiles | None = None) -> ToolAnswer:
         """Validate the arguments and call the function."""

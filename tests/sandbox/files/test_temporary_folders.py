@@ -115,3 +115,20 @@ def test_abandoned_folders_are_removed_once_in_the_background(place: Path) -> No
     remove_leftovers_in_background()
     time.sleep(0.2)
     assert second.exists()
+
+
+def test_forked_child_that_ends_keeps_its_parents_folder(place: Path) -> None:
+    program = """
+import os, sys, tempfile
+from codeact_sandbox.files.temporary_folder import TemporaryFolder
+tempfile.tempdir = sys.argv[1]
+folder = TemporaryFolder()
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
+print(folder.path.is_dir(), flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, place], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert (done.stdout, list(place.iterdir())) == ("True\n", [])

@@ -79,7 +79,9 @@ class TestScript:
             with case(code, named):
                 result = await run(executor, code)
                 assert result.error.type == "SyntaxError"
-                hint = "In process mode a block is a script. `!`, `%` and `await` outside of a function need a session.\n"
+                hint = (
+                    "In process mode a block is a script. `!`, `%` and `await` outside of a function need a session.\n"
+                )
                 assert result.output.endswith(hint) == named
 
     async def test_script_with_lone_surrogates_runs(self, executor):

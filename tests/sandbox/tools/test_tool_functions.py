@@ -16,6 +16,8 @@ from autogen_core import CancellationToken
 from pydantic import BaseModel, Field
 
 from autogen_codeact.executors.tools.host_tools import HostTools
+from codeact_sandbox import HostTool
+from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.sandbox.tools.stub_host import StubHost
 
@@ -219,3 +221,19 @@ async def test_arguments_that_do_not_fit_are_named():
     )
     with pytest.raises(ToolArgumentError, match=r"^order is missing$"):
         await tool.run({})
+
+
+@pytest.mark.parametrize("raised", [StopIteration("end"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+async def test_exception_that_no_future_holds_is_a_runtime_error(raised) -> None:
+    def fails() -> None:
+        """Fail."""
+        raise raised
+
+    with pytest.raises(RuntimeError, match=rf"^{type(raised).__name__}(: |$)") as caught:
+        await asyncio.wait_for(HostTool(fails).run({}), 20)
+    assert caught.value.__cause__ is raised
+
+
+async def test_stop_iteration_in_a_thread_ends_the_wait() -> None:
+    with pytest.raises(RuntimeError, match=r"^StopIteration$"):
+        await asyncio.wait_for(in_thread(next, iter(())), 20)
