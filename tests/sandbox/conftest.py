@@ -7,14 +7,15 @@ import inspect
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.files.workspace import Workspace
@@ -22,7 +23,7 @@ from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.abuse import oracles
 from tests.sandbox.sandboxes import out, shared_executor
 
-MakeExecutor = Callable[..., Awaitable[DockerCommandLineCodeExecutor]]
+MakeExecutor = Callable[..., Awaitable[SandboxCodeExecutor]]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -76,18 +77,27 @@ def sandbox_image(docker_engine: str) -> str:
 
 
 @pytest_asyncio.fixture
-async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
-    """Makes executors that have been started, with sandboxes of earlier tests if possible, and stops them after the test."""
-    made: list[DockerCommandLineCodeExecutor] = []
+async def make_executor(bubblewrap: None) -> AsyncIterator[MakeExecutor]:
+    """Makes executors with bubblewrap, which starts fastest; they have been started, and are stopped after the test."""
+    async with _makes(BubblewrapCommandLineCodeExecutor) as make:
+        yield make
 
-    async def make(**options: Any) -> DockerCommandLineCodeExecutor:
-        made.append(DockerCommandLineCodeExecutor(**options))
-        await made[-1].start()
-        return made[-1]
 
-    yield make
-    for executor in made:
-        await executor.stop()
+@pytest_asyncio.fixture
+async def make_docker(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
+    """Makes executors with Docker, for tests that are about it or need its image."""
+    async with _makes(DockerCommandLineCodeExecutor) as make:
+        yield make
+
+
+@asynccontextmanager
+async def _makes(kind: type[SandboxCodeExecutor]) -> AsyncIterator[MakeExecutor]:
+    async with AsyncExitStack() as started:
+
+        async def make(**options: Any) -> SandboxCodeExecutor:
+            return await started.enter_async_context(kind(**options))
+
+        yield make
 
 
 session = shared_executor(kind=DockerCommandLineCodeExecutor, mode="session", timeout=30)

@@ -91,12 +91,12 @@ class TestContainerConfiguration:
         """
         assert await ask(executor, code) == ["127.0.0.1", "127.0.0.2", ""]
 
-    async def test_an_image_without_the_label_gets_a_hosts_file(self, make_executor):
+    async def test_an_image_without_the_label_gets_a_hosts_file(self, make_docker):
         tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
         with closing(connect()) as client:
             build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL {LOCALHOST_LABEL}=""\n', tag)
             try:
-                executor = await make_executor(image=tag)
+                executor = await make_docker(image=tag)
                 assert container_of(executor)["Config"].get("NetworkDisabled", False) is False
                 code = """
                     import json, os, socket
@@ -112,11 +112,11 @@ class TestContainerConfiguration:
     async def test_stop_from_outside_is_immediate(self, executor):
         assert container_of(executor)["Config"]["StopSignal"] == "SIGKILL"
 
-    async def test_every_limit_can_be_set(self, make_executor):
+    async def test_every_limit_can_be_set(self, make_docker):
         limits = Limits(
             memory="200m", cpus=0.5, pids=40, nofile=128, workspace="8m", tmp=4 * MIB, files=1000, output=2048
         )
-        executor = await make_executor(limits=limits)
+        executor = await make_docker(limits=limits)
         host = container_of(executor)["HostConfig"]
         assert (host["Memory"], host["MemorySwap"], host["NanoCpus"], host["PidsLimit"]) == (
             200 * MIB,

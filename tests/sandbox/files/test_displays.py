@@ -142,8 +142,8 @@ async def test_a_display_can_be_replaced_and_dropped(session: DockerCommandLineC
     assert names(session.work_dir) == ["display-2.html", "display-3.html"]
 
 
-async def test_figures_of_a_script_are_shown(make_executor: MakeExecutor, tmp_path: Path) -> None:
-    executor = await make_executor(work_dir=tmp_path, delete_tmp_files=True)
+async def test_figures_of_a_script_are_shown(make_docker: MakeExecutor, tmp_path: Path) -> None:
+    executor = await make_docker(work_dir=tmp_path, delete_tmp_files=True)
     result = await run(executor, PLOT + "plt.savefig('own.png')\nplt.show()\nplt.plot([1])\nraise SystemExit(3)")
     assert (result.exit_code, result.output) == (
         3,

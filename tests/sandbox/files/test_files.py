@@ -122,8 +122,8 @@ class TestCodeFiles:
         assert os.listdir(tmp_path) == ["kept.py"]
         assert await executor.list_files() == ["kept.py"]
 
-    async def test_unnamed_blocks_of_a_session_have_no_code_files(self, make_executor, tmp_path):
-        executor = await make_executor(mode="session", work_dir=tmp_path)
+    async def test_unnamed_blocks_of_a_session_have_no_code_files(self, make_docker, tmp_path):
+        executor = await make_docker(mode="session", work_dir=tmp_path)
         assert (await run(executor, "print(1)")).code_file is None
         assert (await run(executor, "echo 1", "sh")).code_file is None
         assert (await run(executor, "console.log(1)", "javascript")).output == "1\n"
@@ -167,9 +167,9 @@ class TestUploadAndDownload:
 
 
 class TestBindDir:
-    async def test_bind_dir_is_the_workspace_itself(self, make_executor, tmp_path):
+    async def test_bind_dir_is_the_workspace_itself(self, make_docker, tmp_path):
         tmp_path.chmod(0o777)
-        executor = await make_executor(bind_dir=tmp_path)
+        executor = await make_docker(bind_dir=tmp_path)
         assert executor.bind_dir == executor.work_dir == tmp_path
         (tmp_path / "in.txt").write_text("in")
         result = await run(executor, "open('out.txt', 'w').write(open('in.txt').read() + ' and out')")
@@ -179,11 +179,11 @@ class TestBindDir:
         (tmp_path / "out.txt").unlink()
         assert await out(executor, "import os; print(os.path.exists('out.txt'))") == "False\n"
 
-    async def test_bind_dir_has_its_owner_as_the_user(self, make_executor, tmp_path):
+    async def test_bind_dir_has_its_owner_as_the_user(self, make_docker, tmp_path):
         if os.getuid() != 0:
             pytest.skip("only root can give a folder away")
         os.chown(tmp_path, 12345, 23456)
-        executor = await make_executor(bind_dir=tmp_path)
+        executor = await make_docker(bind_dir=tmp_path)
         await out(executor, "open('mine', 'w')")
         status = (tmp_path / "mine").stat()
         assert (status.st_uid, status.st_gid) == (12345, 23456)

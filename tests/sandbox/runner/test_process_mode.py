@@ -102,8 +102,8 @@ class TestBlocksOfOneCall:
 
 
 class TestConcurrentBlocks:
-    async def test_waiting_blocks_have_their_whole_time(self, make_executor):
-        executor = await make_executor(timeout=2.5, limits=Limits(pids=16))
+    async def test_waiting_blocks_have_their_whole_time(self, make_docker):
+        executor = await make_docker(timeout=2.5, limits=Limits(pids=16))
         results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.4); print({n})") for n in range(16)))
         assert [short_result(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(16)]
 
