@@ -40,8 +40,6 @@ _NO_END = (
     | {cls.__name__: _BROKEN for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
     | {INTERRUPTED: UNKNOWN_END}
 )
-MAX_METADATA_CALLS = 100
-MAX_METADATA_BYTES = 64 * 1024
 MAX_ITEMS = 50
 MAX_CUT_DEPTH = 6
 CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
@@ -105,42 +103,7 @@ def metadata_of(result: CodeResult) -> dict[str, str]:
             metadata["displays"] = ", ".join(display.name for display in result.displays)
         if result.error is not None:
             metadata["error"] = result.error.type
-        metadata |= _calls_in_metadata(result.tool_calls) if result.tool_calls else {}
     return metadata
-
-
-def _calls_in_metadata(calls: Sequence[ToolCall]) -> dict[str, str]:
-    """Return the first and the last calls within bounds, and the number of those left out."""
-    half = MAX_METADATA_CALLS // 2
-    shown = [*calls[:half], *calls[max(half, len(calls) - half) :]]
-    included: list[str] = []
-    room = MAX_METADATA_BYTES
-    for call in shown:
-        included.append(json.dumps(_as_object(call), ensure_ascii=False))
-        room -= len(included[-1].encode("utf-8", "replace"))
-        if room < 0:
-            included.pop()
-            break
-    metadata = {"tool_calls": f"[{', '.join(included)}]"}
-    left_out = len(calls) - len(included)
-    return {**metadata, "tool_calls_left_out": str(left_out)} if left_out else metadata
-
-
-def _as_object(call: ToolCall) -> dict[str, Any]:
-    # Metadata are for people and logs; the result itself has all of it.
-    ended: dict[str, Any] = {"result": _json(call.result)} if call.outcome == "ok" else {}
-    if call.error is not None:
-        ended = {"error": _shortened(f"{call.error.type}: {call.error.message}")}
-    arguments = {name: _json(value) for name, value in _some_arguments(call)}
-    if call.images:
-        ended["images"] = len(call.images)
-    return {
-        "name": call.name,
-        "arguments": arguments,
-        "outcome": call.outcome,
-        **ended,
-        "duration_s": round(call.duration_s, 3),
-    }
 
 
 async def as_message(

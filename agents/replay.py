@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from autogen_agentchat.messages import CodeGenerationEvent
@@ -39,18 +39,10 @@ SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
 NOT_THERE = "The session has no variables or functions from blocks that were not rebuilt."
 EMPTY = "The session could not be rebuilt and is empty: {reason}. Variables and functions of its earlier code are lost."
-UNRECORDED = (
-    "- {times} the session was used by others than its agents, which ran code in it or rolled it back; that is not on record and "
-    "was not done again."
-)
-LEFT_OUT = "- {count} later blocks were too many to be recorded and were not run again; what they defined is missing."
-FILES_UNKNOWN = (
-    "- It is not on record which files {blocks} found. They found those of now: where these are others, what they defined "
-    "is, too."
-)
-FILES_MISSING = (
-    "- {blocks} ran without files that have changed since, or are gone: {names}. What they defined may differ, too."
-)
+UNRECORDED = "others than its agents used the session {count} times; that is not on record and was not done again"
+LEFT_OUT = "{count} later blocks were too many to be recorded and were not run again; what they defined is missing"
+FILES_UNKNOWN = "block {number} ran on the files of now: which ones it found is not on record"
+FILES_MISSING = "block {number} ran without files that have changed since, or are gone: {names}"
 NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could not be undone"
 
 
@@ -60,28 +52,17 @@ class Replay:
 
     blocks: int
     differences: tuple[str, ...] = ()
-    left_out: int = 0
-    unrecorded: int = 0  # blocks of others, and rollbacks
     not_rebuilt: tuple[int, ...] = ()  # numbers of blocks, from 1, also in what follows
-    files_unknown: tuple[int, ...] = ()
-    files_missing: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # by the name of a file that is not available any more
     empty: str | None = None  # why the session is empty, as the rest of a sentence
 
     @property
     def same(self) -> bool:
         """Whether no difference from the original session was detected."""
-        return not self._count and self.empty is None
-
-    @property
-    def _count(self) -> int:
-        others = (self.left_out, self.unrecorded, self.files_unknown, self.files_missing)
-        return len(self.differences) + sum(map(bool, others))
+        return not self.differences and self.empty is None
 
     def event(self, source: str) -> CodeGenerationEvent:
         """Make an event of a type that AutoGen's teams accept."""
-        metadata = {"replayed": str(self.blocks), "differences": str(self._count)}
+        metadata = {"replayed": str(self.blocks), "differences": str(len(self.differences))}
         if self.not_rebuilt:
             metadata["not_rebuilt"] = ",".join(map(str, self.not_rebuilt))
         return CodeGenerationEvent(
@@ -91,46 +72,15 @@ class Replay:
     def describe(self) -> str:
         if self.empty is not None:
             return EMPTY.format(reason=self.empty)
-        lines = [REBUILT.format(blocks=f"{self.blocks} blocks were" if self.blocks != 1 else "1 block was")]
+        rebuilt = REBUILT.format(blocks=f"{self.blocks} blocks were" if self.blocks != 1 else "1 block was")
         if self.same:
-            return f"{lines[0]} {SAME}"
-        lines.append(DIFFERENT)
-        lines += [f"- {difference}" for difference in self.differences[:MAX_DIFFERENCES]]
+            return f"{rebuilt} {SAME}"
+        lines = [rebuilt, DIFFERENT, *(f"- {difference}" for difference in self.differences[:MAX_DIFFERENCES])]
         if len(self.differences) > MAX_DIFFERENCES:
             lines.append(f"- and {len(self.differences) - MAX_DIFFERENCES} more differences")
-        if self.not_rebuilt and len(self.differences) > MAX_DIFFERENCES:
-            lines.append(f"- {named(self.not_rebuilt)} not rebuilt")
-        if self.files_unknown:
-            lines.append(FILES_UNKNOWN.format(blocks=numbered(self.files_unknown)))
-        if self.files_missing:
-            blocks = sorted({number for numbers in self.files_missing.values() for number in numbers})
-            lines.append(
-                FILES_MISSING.format(blocks=numbered(blocks).capitalize(), names=_names([*self.files_missing]))
-            )
-        if self.left_out:
-            lines.append(LEFT_OUT.format(count=self.left_out))
-        if self.unrecorded:
-            lines.append(UNRECORDED.format(times="once" if self.unrecorded == 1 else f"{self.unrecorded} times"))
         if self.not_rebuilt:
             lines.append(NOT_THERE)
         return "\n".join(lines)
-
-
-def numbered(numbers: Sequence[int]) -> str:
-    """Name blocks by their numbers; consecutive numbers as a range."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    names = ", ".join("-".join(map(str, run)) for run in runs)
-    return f"block {names}" if len(numbers) == 1 else f"blocks {names}"
-
-
-def named(numbers: Sequence[int]) -> str:
-    """Return the beginning of a sentence about blocks."""
-    return f"{numbered(numbers)} {'was' if len(numbers) == 1 else 'were'}"
 
 
 async def replay(
@@ -142,7 +92,11 @@ async def replay(
     undone if it ended differently from the first time, or used a file that has changed, or the network.
     """
     record.start_rebuilding(executor, journal)
-    made = Replay(len(journal.entries), left_out=journal.left_out, unrecorded=journal.unrecorded)
+    made = Replay(len(journal.entries))
+    if journal.left_out:
+        made.differences += (LEFT_OUT.format(count=journal.left_out),)
+    if journal.unrecorded:
+        made.differences += (UNRECORDED.format(count=journal.unrecorded),)
     replayer = _Replayer(record, journal, made)
     try:
         if journal.entries:
@@ -198,7 +152,8 @@ class _Replayer:
 
     def _skip_rest(self) -> None:
         left = tuple(range(self.number, self._made.blocks + 1))
-        self._made.differences += (f"{named(left)} not rebuilt: rebuilding had taken {MAX_SECONDS:g} s by then",)
+        blocks = f"blocks {left[0]}-{left[-1]} were" if len(left) > 1 else f"block {left[0]} was"
+        self._made.differences += (f"{blocks} not rebuilt: rebuilding had taken {MAX_SECONDS:g} s by then",)
         self._made.not_rebuilt += left
         for entry in self._journal.entries[self.number - 1 :]:
             self._record.add(entry)
@@ -217,10 +172,9 @@ class _Replayer:
         if reason is not None:
             await scratch.rollback()
         elif not files_known:
-            self._made.files_unknown += (self.number,)
-        else:
-            for name in scratch.changed:
-                self._made.files_missing.setdefault(name, []).append(self.number)
+            found.append(FILES_UNKNOWN.format(number=self.number))
+        elif scratch.changed:
+            found.append(FILES_MISSING.format(number=self.number, names=_names(scratch.changed)))
         return reason, found
 
 

@@ -102,10 +102,10 @@ async def test_images_of_tools_reach_a_model_with_vision(session: SandboxCodeExe
         f"{shown.rstrip()}\n\nHost tools returned 2 images, which you can't see."
     )
     (event,) = [m for m in result.messages if isinstance(m, CodeExecutionEvent)]
-    ledger = json.loads(event.metadata["tool_calls"])
-    assert [(call["name"], call["result"], call["images"]) for call in ledger] == [
-        ("photo", '"[image 1: 3×3 pixels]"', 1),
-        ("photo", '"[image 1: 4×4 pixels]"', 1),
+    calls = event.result.tool_calls  # type: ignore[attr-defined]
+    assert [(call.name, call.result, len(call.images)) for call in calls] == [
+        ("photo", "[image 1: 3×3 pixels]", 1),
+        ("photo", "[image 1: 4×4 pixels]", 1),
     ]
 
 

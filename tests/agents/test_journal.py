@@ -273,9 +273,8 @@ async def test_blocks_of_others_are_counted_and_reported(make: Make) -> None:
     (event,) = replays((await other.run(task="x?")).messages)
     assert event.metadata == {"replayed": "3", "differences": "2"}
     assert event.content == DIFFERENT.format("3 blocks were") + (
-        "- block 3 printed something else than before: 2\n"
-        "- 2 times the session was used by others than its agents, which ran code in it or rolled it back; that is not on record "
-        "and was not done again."
+        "- others than its agents used the session 2 times; that is not on record and was not done again\n"
+        "- block 3 printed something else than before: 2"
     )
     assert (await other.save_state())["journal"]["unrecorded"] == 2  # it still is not the whole story
 
@@ -337,7 +336,7 @@ async def test_journal_is_bounded_and_counts_what_is_left_out(make: Make, monkey
     await other.load_state(state)
     words = replays((await other.run(task="Go.")).messages)[0].content
     assert words == DIFFERENT.format("2 blocks were") + (
-        "- 2 later blocks were too many to be recorded and were not run again; what they defined is missing."
+        "- 2 later blocks were too many to be recorded and were not run again; what they defined is missing"
     )
     assert (await other.save_state())["journal"]["left_out"] == 2
 

@@ -25,7 +25,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def rebuilt(blocks: int) -> str:
-    return DIFFERENT.format(f"{blocks} blocks were") + FILES_UNKNOWN.format(blocks=f"blocks 1-{blocks}")
+    lines = [f"- {FILES_UNKNOWN.format(number=number)}" for number in range(1, blocks + 1)]
+    return DIFFERENT.format(f"{blocks} blocks were") + "\n".join(lines)
 
 
 def golden(name: str) -> Any:

@@ -10,7 +10,7 @@ from tests.agents.replay.support import DIFFERENT, DOUBLE, NOT_THERE, SAME, Make
 
 pytestmark = pytest.mark.slow
 
-MISSING = replay.FILES_MISSING
+MISSING = f"- {replay.FILES_MISSING}"
 LOOK = "print(unit, globals().get('rows'), globals().get('after'), open('prices.csv').read().split())"
 
 
@@ -25,11 +25,10 @@ async def test_a_column_is_doubled_once_however_often_the_state_is_loaded(make: 
         state, words, printed = await run_turn(await make(), state, LOOK)
         count = 4 + cycle
         assert words == DIFFERENT.format(f"{count} blocks were") + (
-            "- block 2 was not rebuilt: it ended with `error` (FileNotFoundError: [Errno 2] No such file or directory: "
+            MISSING.format(number=1, names="prices.csv")
+            + "\n- block 2 was not rebuilt: it ended with `error` (FileNotFoundError: [Errno 2] No such file or directory: "
             "'prices.csv') instead of `ok`\n"
-            "- block 4 printed something else than before: euro None [200, 300] ['200', '300']\n"
-            + MISSING.format(blocks="Block 1", names="prices.csv")
-            + NOT_THERE
+            "- block 4 printed something else than before: euro None [200, 300] ['200', '300']" + NOT_THERE
         )
         assert printed == ["euro None [200, 300] ['200', '300']\n"]
         assert contents(work) == before
@@ -63,7 +62,7 @@ async def test_replay_warns_of_files_too_deep_to_be_listed(make: Make, work: Pat
     state, _, _ = await run_turn(await make(), None, f"x = open('{'d/' * 40}data.txt').read()")
     (deep / "data.txt").write_text("new")
     _, words, printed = await run_turn(await make(), state, "print(x)")
-    assert words == DIFFERENT.format("1 block was") + replay.FILES_UNKNOWN.format(blocks="block 1")
+    assert words == DIFFERENT.format("1 block was") + f"- {replay.FILES_UNKNOWN.format(number=1)}"
     assert printed == ["new\n"]
 
 
@@ -78,7 +77,7 @@ async def test_the_model_is_told_of_a_block_that_goes_on_without_what_has_change
         (work / "data.txt").write_text("new")
         before = contents(work)
         _, words, printed = await run_turn(await make(), state, "print(bool(x), open('data.txt').read())")
-        told = MISSING.format(blocks="Block 1", names="data.txt")
+        told = MISSING.format(number=1, names="data.txt")
         assert words == DIFFERENT.format("1 block was") + told, name
         assert printed == ["False new\n"], name
         assert contents(work) == before, name
@@ -91,7 +90,7 @@ async def test_a_block_that_only_writes_what_has_changed_is_rebuilt(make: Make, 
     )
     (work / "data.txt").write_text("another")
     _, words, printed = await run_turn(await make(), state, "print(own, open('data.txt').read())")
-    assert words == DIFFERENT.format("2 blocks were") + MISSING.format(blocks="Block 1", names="data.txt")
+    assert words == DIFFERENT.format("2 blocks were") + MISSING.format(number=1, names="data.txt")
     assert printed == ["mine another\n"]
 
 
@@ -151,7 +150,7 @@ async def test_blocks_that_depend_on_one_that_was_not_rebuilt_are_named(make: Ma
         "- block 1 was not rebuilt: it ended with `error` (FileNotFoundError: [Errno 2] No such file or directory: "
         "'data.txt') instead of `ok`\n"
         "- block 2 was not rebuilt: it ended with `error` (NameError: name 'text' is not defined) instead of `ok`\n"
-        + MISSING.format(blocks="Block 3", names="data.txt")
+        + MISSING.format(number=3, names="data.txt")
         + NOT_THERE
     )
     assert printed == ["['other']\n"]
@@ -196,8 +195,8 @@ async def test_a_journal_without_manifests_is_run_on_a_copy_with_a_note(make: Ma
         del entry["files"], entry["connections"]
     _, words, printed = await run_turn(await make(), state, "print(unit, rows, open('prices.csv').read())")
     assert words == DIFFERENT.format("2 blocks were") + (
-        "- It is not on record which files blocks 1-2 found. They found those of now: where these are others, what they "
-        "defined is, too."
+        "- block 1 ran on the files of now: which ones it found is not on record\n"
+        "- block 2 ran on the files of now: which ones it found is not on record"
     )
     assert printed == ["euro [200] 200\n\n"]
     assert (work / "prices.csv").read_text() == "200\n"
