@@ -60,7 +60,7 @@ PRINTS = {
     ("viewer.md", 1): "http://127.0.0.1:",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
     ("agents.md", 1): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
-    ("agents.md", 2): "config.bind_dir: mounts a folder of this machine",
+    ("agents.md", 2): "config.bind_dir: is not a field that an untrusted configuration may set",
     (
         "network.md",
         1,
@@ -72,7 +72,6 @@ PRINTS = {
     ("teams.md", 2): "1024 is right. TERMINATE Text 'TERMINATE' mentioned\n",
     ("notebooks.md", 1): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
     ("data-and-packages.md", 1): "1\nerror\n",
-    ("tools.md", 2): "[[21]]\n",
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "timeout\n5.7\n",
     ("sandbox.md", 3): "0\n1\n2\nok",
@@ -131,8 +130,7 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
         done = processes.run(
             ["-c", code],
             # The real endpoint answers with the dated name of a model, which AutoGen's client expects.
-            # A program ends with the connection of sqlite3 that its tool keeps: Python 3.13 warns of it.
-            options=("-W", "error", "-W", "ignore:Resolved model mismatch", "-W", "ignore:unclosed database"),
+            options=("-W", "error", "-W", "ignore:Resolved model mismatch"),
             cwd=tmp_path,
             env=environment,
         )
