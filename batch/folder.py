@@ -227,13 +227,10 @@ class BatchFolder:
             raise BatchFolderError(_reason(self.path, error)) from error
         return size
 
-    def put_in_order(self, tasks: Sequence[str]) -> None:
-        """Put the rows in the order of the tasks' ids; no further one may be added."""
-        places = {id_: place for place, id_ in enumerate(tasks)}
-        rows = sorted(self.results.by_key.items(), key=lambda row: (places.get(row[0][0], len(places)), row[0][1]))
-        offsets = [known.offset for _, known in rows]
-        if self.results.replaced or offsets != sorted(offsets):
-            self._rewrite(offsets)
+    def compact(self) -> None:
+        """Leave out rows in place of which others were added; no further one may be added."""
+        if self.results.replaced:
+            self._rewrite(known.offset for known in self.results.by_key.values())
 
     def close(self) -> None:
         """Let other processes work on it; repeated calls are harmless."""

@@ -161,14 +161,13 @@ async def _close(scheduler: Scheduler, backend: Backend, opened: asyncio.Future[
     finally:
         await asyncio.wait({opened})
         if opened.exception() is None:
-            order = scheduler.order if scheduler.ended is not None else None
-            await asyncio.to_thread(_close_folder, opened.result(), order)
+            await asyncio.to_thread(_close_folder, opened.result(), scheduler.ended is not None)
 
 
-def _close_folder(folder: BatchFolder, order: list[str] | None) -> None:
+def _close_folder(folder: BatchFolder, ended: bool) -> None:
     try:
-        if order is not None:
-            folder.put_in_order(order)
+        if ended:
+            folder.compact()
             write_summary(folder.path)
     finally:
         folder.close()

@@ -74,8 +74,6 @@ class Scheduler:
         self._unread: asyncio.Queue[Row | None] = asyncio.Queue()
         self._pending: Iterator[tuple[Task, int]] = iter(())
         self._total: int | None = None  # how many rows there will be
-        self.order: list[str] = []
-        """The ids of the tasks."""
         self._stopping = False
         self._fatal: BaseException | None = None
         self._folder: BatchFolder | None = None
@@ -161,7 +159,6 @@ class Scheduler:
         # The rows of tasks that are no longer among the tasks stay, and count as done.
         others = await in_thread(folder.compare, tasks, self._settings.repeat)
         repeats = range(1, self._settings.repeat + 1)
-        self.order = [task.id for task in found]
         self._total = len(tasks) * len(repeats) + len(found) - len(tasks) + others
         self._checks_run_code = any(task.check is not None and task.check.kind in ("python", "regex") for task in tasks)
         # All tasks once, then again for each repetition.

@@ -53,17 +53,17 @@ def numbers(folder: BatchFolder) -> tuple[int, int, int]:
     return folder.results.counts["rows"], folder.results.counts["failed"], folder.results.counts["prompt_tokens"]
 
 
-def test_rows_are_put_in_the_order_of_the_tasks(tmp_path: Path) -> None:
+def test_last_row_of_each_task_stays(tmp_path: Path) -> None:
     folder = BatchFolder.open(tmp_path, {})
     for name, outcome, repeat in (("c", "failed", 1), ("a", "completed", 2), ("b", "completed", 1), ("a", "failed", 1)):
         folder.add(row(name, outcome, repeat))
     folder.add(row("c"))
     assert numbers(folder) == (4, 1, 4)
-    folder.put_in_order(["a", "b", "c"])
+    folder.compact()
     folder.close()
 
     found = [(each["id"], each["repeat"], each["outcome"]) for each in lines(tmp_path)]
-    assert found == [("a", 1, "failed"), ("a", 2, "completed"), ("b", 1, "completed"), ("c", 1, "completed")]
+    assert found == [("a", 2, "completed"), ("b", 1, "completed"), ("a", 1, "failed"), ("c", 1, "completed")]
     again = BatchFolder.open(tmp_path, {})
     assert numbers(again) == (4, 1, 4)
     assert [again.is_done(task(name), repeat) for name, repeat in (("a", 1), ("a", 2), ("c", 1))] == [False, True, True]

@@ -12,6 +12,7 @@ import pytest
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents.budget import Budget
 from autogen_codeact.batch import Task
 from autogen_codeact.batch.errors import BatchChangedError
 from autogen_codeact.batch.folder import BatchFolder
@@ -152,7 +153,8 @@ async def test_agent_that_two_tasks_share_is_refused(bubblewrap: None) -> None:
 
 async def test_agent_without_an_answer_is_stopped(bubblewrap: None) -> None:
     (row,) = await rows_of(lambda executor: CodeActAgent(
-        "coder", executor, model_client=scripted("```python\n1\n```", "I have no idea."), max_steps=1
+        "coder", executor, model_client=scripted("```python\n1\n```", "I have no idea."),
+        budget=Budget(max_steps=1),
     ), [double(1)])  # fmt: skip
     assert (row.outcome, row.answer, row.error_class) == ("stopped", "I have no idea.", "max_steps")
 

@@ -295,13 +295,3 @@ async def test_preformatted_html_and_images_that_are_none_are_shown_and_do_nothi
         await expect(frames.nth(1).content_frame.locator("p")).to_have_text("see")
         await expect(frames.nth(1).content_frame.locator("img")).to_have_count(1)
         assert await page.evaluate("globalThis.harm ?? null") is None
-
-
-async def test_list_says_why_a_run_cannot_be_read(page, tmp_path):
-    write_log(tmp_path / "broken", [b"{}\n"])
-    async with serve(tmp_path) as address:
-        await page.goto(f"{address}?outcome=unreadable")
-        row = page.locator(".runs li")
-        await expect(row).to_contain_text("its log does not begin with the start of a run")
-        await expect(row).to_contain_text("unreadable")
-        assert await reading_problems(page) == []

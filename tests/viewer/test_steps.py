@@ -14,7 +14,6 @@ from autogen_codeact.runs.events import (
     ConversationReset,
     HostCallFinished,
     HostCallStarted,
-    LogStopped,
     MessageLogged,
     ModelCallFinished,
     ModelCallStarted,
@@ -241,25 +240,6 @@ def test_words_of_a_model_are_shown_while_they_come(tmp_path):
     assert steps(run)[1]["text"] == "Hello"
 
 
-def test_failed_model_call_is_a_step_of_its_own(tmp_path):
-    error = ErrorInfo(type="APIError", message="no such model")
-    events = [
-        started(),
-        ModelCallStarted(agent="coder", number=1, request="0" * 64),
-        ModelCallFinished(agent="coder", number=1, error=error, duration_s=1.5),
-        RunFinished(outcome="failed", error=error),
-    ]
-    run = read(write_log(tmp_path / "run", lines(events)))
-    assert kinds(run) == [("task", "user", None), ("model_call", "coder", "error"), ("end", None, "failed")]
-    _, call, end = steps(run)
-    assert (call["error"], call["duration_s"], end["error"]) == (
-        "APIError: no such model",
-        1.5,
-        "APIError: no such model",
-    )
-    assert (run.header()["outcome"], run.header()["error"]) == ("failed", "APIError: no such model")
-
-
 def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
     block = [CodeText(code="work()", language="python")]
     result = ResultRecord(kind="sandbox", exit_code=0, output="done\n", state="lost")
@@ -341,12 +321,6 @@ def _safe_lines(events):
         yield json.dumps(data, default=str).encode() + b"\n"
 
 
-def test_titles_of_answers_have_no_marks_of_markdown(tmp_path):
-    answer = text("## Sum\n**Five** of `x`: a*b, #1")
-    run = read(write_log(tmp_path / "run", lines([started(), answer])))
-    assert [each["title"] for each in run.summaries(2, 2)] == ["Sum Five of x: a*b, #1"]
-
-
 def test_damaged_lines_are_one_gap_and_the_rest_is_there(tmp_path):
     content = lines(whole_run())
     content[3:5] = [b"{broken\n", b"\x00\xff\n", b'{"type": 1}\n']
@@ -373,18 +347,6 @@ def test_log_that_is_cut_off_ends_with_a_gap_once(tmp_path):
     assert kinds(run)[-1] == ("gap", None, None)
     assert [each["text"] for each in steps(run) if each["kind"] == "gap"] == ["the last line is incomplete"]
     assert (run.header()["outcome"], run.header()["gaps"]) == ("interrupted", 0)
-
-
-def test_event_with_wrong_fields_is_a_gap(tmp_path):
-    content = lines(whole_run())
-    wrong = json.loads(content[4]) | {"blocks": 7}
-    unknown = json.loads(content[5]) | {"type": "dance", "step": "\u202e\x1b[31m"}
-    content[4:6] = [json.dumps(wrong).encode() + b"\n", json.dumps(unknown).encode() + b"\n"]
-    run = read(write_log(tmp_path / "run", content))
-    gap, event = [each for each in steps(run) if each["kind"] in ("gap", "event")]
-    assert gap["text"] == "this is not an event of type block_started"
-    assert "dance" in event["text"]
-    assert "\u202e" not in event["text"]
 
 
 def test_malformed_event_costs_at_most_its_own_step(tmp_path_factory):
@@ -433,11 +395,6 @@ def test_block_with_very_many_calls_is_shown_without_reading_them_all(tmp_path, 
     assert (step["code"], step["output"], step["outcome"], len(step["calls"])) == ("f(1)", "done\n", "ok", 100)
     assert step["notes"] == ["200 more calls are not shown."]
     assert len(parsed) <= 1_000
-
-
-def test_log_stopped_is_a_gap(tmp_path):
-    run = read(write_log(tmp_path / "run", lines([started(), LogStopped(reason="disk full")])))
-    assert steps(run)[1]["text"] == "The run went on without a log: disk full"
 
 
 def test_replaced_log_is_not_read_on(tmp_path):
