@@ -28,7 +28,7 @@ TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 @pytest.mark.parametrize(
     ("options", "answers"),
     [([], RETRIED), (["--act"], STEPS), (["--team"], TEAM)],
-    ids=["agent", "stream", "act", "team"],
+    ids=["agent", "act", "team"],
 )
 def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     folder = tmp_path / "runs" / "42"
