@@ -3,12 +3,13 @@
 import io
 import json
 
+import pytest
+
 from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, MessageLogged
 from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.results import DisplayRecord, ResultRecord, StoredFile
 from codeact_sandbox.types.result import ErrorInfo
-from tests.cases import case
 from tests.runs.logs import lines, started, write_log
 
 CODE = [CodeText(code="1", language="python"), CodeText(code="puts 1", language="ruby")]
@@ -53,8 +54,9 @@ def test_a_display_whose_file_is_missing_is_named_in_the_output(tmp_path):
     assert output["text"].endswith("can't be read: No such file or directory.]")
 
 
-def test_code_that_failed_has_an_error_in_its_last_cell(tmp_path_factory):
-    for finished, name, message in [
+@pytest.mark.parametrize(
+    ("finished", "name", "message"),
+    [
         ([], "Interrupted", "the run ended while this code ran"),
         (
             [BlockFinished(agent="a", number=1, error=ErrorInfo(type="SandboxDied", message="it is gone"))],
@@ -77,28 +79,26 @@ def test_code_that_failed_has_an_error_in_its_last_cell(tmp_path_factory):
             "timeout",
             "exit code 124",
         ),
-    ]:
-        with case(finished, name, message):
-            tmp_path = tmp_path_factory.mktemp("case")
-            first, last = cells_of(tmp_path, BlockStarted(agent="a", number=1, blocks=CODE), *finished)
-            assert (first["source"], first["outputs"], last["source"]) == ("1", [], "%%script ruby\nputs 1")
-            error = last["outputs"][-1]
-            assert (error["ename"], error["evalue"], error["traceback"]) == (name, message, [f"{name}: {message}"])
+    ],
+)
+def test_code_that_failed_has_an_error_in_its_last_cell(tmp_path, finished, name, message):
+    first, last = cells_of(tmp_path, BlockStarted(agent="a", number=1, blocks=CODE), *finished)
+    assert (first["source"], first["outputs"], last["source"]) == ("1", [], "%%script ruby\nputs 1")
+    error = last["outputs"][-1]
+    assert (error["ename"], error["evalue"], error["traceback"]) == (name, message, [f"{name}: {message}"])
 
 
-def test_wrong_fields_of_a_message_do_not_matter(tmp_path_factory):
-    for blocks in [3, [3], [{"code": 3}], None]:
-        with case(blocks):
-            tmp_path = tmp_path_factory.mktemp("case")
-            message = {
-                "type": "CodeGenerationEvent",
-                "source": "a",
-                "content": "Hm.",
-                "code_blocks": blocks,
-                "metadata": 3,
-            }
-            (cell,) = cells_of(tmp_path, MessageLogged(message=message))
-            assert cell["source"] == "**a**\n\nHm."
+@pytest.mark.parametrize("blocks", [3, [3], [{"code": 3}], None])
+def test_wrong_fields_of_a_message_do_not_matter(tmp_path, blocks):
+    message = {
+        "type": "CodeGenerationEvent",
+        "source": "a",
+        "content": "Hm.",
+        "code_blocks": blocks,
+        "metadata": 3,
+    }
+    (cell,) = cells_of(tmp_path, MessageLogged(message=message))
+    assert cell["source"] == "**a**\n\nHm."
 
 
 def test_messages_that_are_no_text_are_shown_as_json(tmp_path):
@@ -107,14 +107,16 @@ def test_messages_that_are_no_text_are_shown_as_json(tmp_path):
     assert cell["source"] == '**a**\n\n{\n "item": "tea"\n}'
 
 
-def test_words_beside_code():
-    for written, left in [
+@pytest.mark.parametrize(
+    ("written", "left"),
+    [
         ("a\n```python\nx\n```\nb", "a\nb"),
         ("a\r\n\r\n~~~py\r\nx\r\n~~~", "a"),
         ("1. a\n   ```python\n   x\n   ```\n2. b", "1. a\n2. b"),
         ("a\n```text\ny\n```\n```python\nx\n```", "a\n```text\ny\n```"),
         ("<execute>x</execute> b", "<execute>x</execute> b"),
         ("no code", "no code"),
-    ]:
-        with case(written, left):
-            assert words_beside_code(written, ["x\n"]) == left
+    ],
+)
+def test_words_beside_code(written, left):
+    assert words_beside_code(written, ["x\n"]) == left

@@ -55,8 +55,9 @@ async def test_large_values_come_back_from_their_files(tmp_path):
     assert block.result.output == output
 
 
-def test_a_damaged_line_is_a_gap_and_the_rest_is_read(tmp_path_factory):
-    for line, gap in [
+@pytest.mark.parametrize(
+    ("line", "gap"),
+    [
         (b'{"type": "message", "se\n', Gap(3, DAMAGED + "it is not JSON")),
         (b"\x00" * 50 + b"\n", Gap(3, DAMAGED + "it is not JSON")),
         (b"\xff\xfe\n", Gap(3, DAMAGED + "it is not JSON")),
@@ -69,10 +70,11 @@ def test_a_damaged_line_is_a_gap_and_the_rest_is_read(tmp_path_factory):
         (b"\n\n{\n", Gap(3, DAMAGED + "it is not JSON", lines=3)),
         (b"", Gap(3, "events are missing before this line: 1", lines=0)),
         (lines([text("a")])[0], Gap(3, "event 1 is there twice, or in a wrong place")),
-    ]:
-        with case(line, gap):
-            tmp_path = tmp_path_factory.mktemp("case")
-            assert texts(load_run(log_of(tmp_path, line))) == ["a", gap, "b"]
+    ],
+    ids=lambda value: ascii(value)[:40],
+)
+def test_a_damaged_line_is_a_gap_and_the_rest_is_read(tmp_path, line, gap):
+    assert texts(load_run(log_of(tmp_path, line))) == ["a", gap, "b"]
 
 
 def test_a_line_that_is_too_long_is_a_gap(tmp_path):
@@ -81,8 +83,9 @@ def test_a_line_that_is_too_long_is_a_gap(tmp_path):
     assert texts(load_run(log_of(tmp_path, line))) == ["a", gap, "b"]
 
 
-def test_an_event_with_wrong_fields_is_a_gap(tmp_path_factory):
-    for fields, reason in [
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
         ({"message": 3}, "this is not an event of type message: message.message: Input should be a valid dictionary"),
         ({"extra": 3}, "this is not an event of type message: message.extra: Extra inputs are not permitted"),
         (
@@ -91,23 +94,21 @@ def test_an_event_with_wrong_fields_is_a_gap(tmp_path_factory):
         ),
         ({"stored": 3}, "'int' object has no attribute 'items'"),
         ({"stored": {"/a/b": {"sha256": None, "size": 1}}}, "/a/b leads nowhere in the event"),
-    ]:
-        with case(fields, reason):
-            tmp_path = tmp_path_factory.mktemp("case")
-            line = changed(lines([started(), text("a"), text("c")])[2], **fields)
-            a, gap, b = texts(load_run(log_of(tmp_path, line)))
-            assert (a, b, gap.line) == ("a", "b", 3)
-            assert gap.reason.startswith(reason)
-            assert gap.reason.isprintable()
+    ],
+)
+def test_an_event_with_wrong_fields_is_a_gap(tmp_path, fields, reason):
+    line = changed(lines([started(), text("a"), text("c")])[2], **fields)
+    a, gap, b = texts(load_run(log_of(tmp_path, line)))
+    assert (a, b, gap.line) == ("a", "b", 3)
+    assert gap.reason.startswith(reason)
+    assert gap.reason.isprintable()
 
 
-def test_the_end_of_a_log_that_was_cut_off_is_a_gap(tmp_path_factory):
-    for cut in [1, 40, -1]:
-        with case(cut):
-            tmp_path = tmp_path_factory.mktemp("case")
-            last = lines([started()] * 5)[4][:cut]
-            folder = log_of(tmp_path, lines([started(), text("a"), text("c")])[2], end=last)
-            assert texts(load_run(folder)) == ["a", "c", "b", Gap(5, "the last line is incomplete", cut_off=True)]
+@pytest.mark.parametrize("cut", [1, 40, -1])
+def test_the_end_of_a_log_that_was_cut_off_is_a_gap(tmp_path, cut):
+    last = lines([started()] * 5)[4][:cut]
+    folder = log_of(tmp_path, lines([started(), text("a"), text("c")])[2], end=last)
+    assert texts(load_run(folder)) == ["a", "c", "b", Gap(5, "the last line is incomplete", cut_off=True)]
 
 
 def test_an_event_of_an_unknown_type_is_kept(tmp_path):
@@ -152,8 +153,9 @@ def test_a_folder_that_is_not_there_or_no_run_is_refused(tmp_path):
         assert str(caught.value) == words
 
 
-def test_a_log_without_a_beginning_is_refused(tmp_path_factory):
-    for content, words in [
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
         (b"", "{log} is empty: the run ended before it began."),
         (
             b'{"ty',
@@ -163,13 +165,13 @@ def test_a_log_without_a_beginning_is_refused(tmp_path_factory):
             lines([text("a")])[0],
             "{run} can't be read: its log does not begin with the start of a run (its first event is another one).",
         ),
-    ]:
-        with case(content, words):
-            tmp_path = tmp_path_factory.mktemp("case")
-            folder = write_log(tmp_path, [content])
-            with pytest.raises(RunFolderError) as caught:
-                load_run(folder)
-            assert str(caught.value) == words.format(run=folder, log=folder / "events.jsonl")
+    ],
+)
+def test_a_log_without_a_beginning_is_refused(tmp_path, content, words):
+    folder = write_log(tmp_path, [content])
+    with pytest.raises(RunFolderError) as caught:
+        load_run(folder)
+    assert str(caught.value) == words.format(run=folder, log=folder / "events.jsonl")
 
 
 def test_a_log_that_is_a_link_or_a_pipe_is_refused(tmp_path):
@@ -209,38 +211,36 @@ def with_output_in(tmp_path, file):
     return write_log(tmp_path / "run", [first, block])
 
 
-def test_a_file_that_is_not_the_one_of_the_log_is_a_gap(tmp_path_factory):
-    for how in ["missing", "changed", "longer", "link", "linked folder", "folder"]:
-        with case(how):
-            tmp_path = tmp_path_factory.mktemp("case")
-            file = stored(b"the output")
-            folder = with_output_in(tmp_path, file.model_dump())
-            files = folder / "files"
-            (elsewhere := tmp_path / "elsewhere").mkdir()
-            (elsewhere / file.sha256).write_bytes(b"the output")
-            if how == "linked folder":
-                files.symlink_to(elsewhere)
-            else:
-                files.mkdir()
-            name = f"files/{file.sha256}"
-            if how == "link":
-                (folder / name).symlink_to(elsewhere / file.sha256)
-            elif how == "folder":
-                (folder / name).mkdir()
-            elif how in ("changed", "longer"):
-                (folder / name).write_bytes(b"something" if how == "changed" else b"the output and more")
-            words = {
-                "missing": f"The {name} of {folder} can't be read: No such file or directory.",
-                "folder": f"The {name} of {folder} is not a regular file, so it is not read.",
-                "changed": f"{name} of {folder} is not what the run has written: it was changed.",
-                "longer": f"{name} of {folder} is not what the run has written: it was changed.",
-            }
-            reason = words.get(how, f"The {name} of {folder} is reached through a symbolic link, so it is not read.")
-            reason = reason if len(reason) <= 200 else reason[:199] + "…"
-            run = load_run(folder)
-            assert list(run)[1:] == [Gap(2, reason)]
-            with pytest.raises(RunFileError):
-                run.read_file(file)
+@pytest.mark.parametrize("how", ["missing", "changed", "longer", "link", "linked folder", "folder"])
+def test_a_file_that_is_not_the_one_of_the_log_is_a_gap(tmp_path, how):
+    file = stored(b"the output")
+    folder = with_output_in(tmp_path, file.model_dump())
+    files = folder / "files"
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere / file.sha256).write_bytes(b"the output")
+    if how == "linked folder":
+        files.symlink_to(elsewhere)
+    else:
+        files.mkdir()
+    name = f"files/{file.sha256}"
+    if how == "link":
+        (folder / name).symlink_to(elsewhere / file.sha256)
+    elif how == "folder":
+        (folder / name).mkdir()
+    elif how in ("changed", "longer"):
+        (folder / name).write_bytes(b"something" if how == "changed" else b"the output and more")
+    words = {
+        "missing": f"The {name} of {folder} can't be read: No such file or directory.",
+        "folder": f"The {name} of {folder} is not a regular file, so it is not read.",
+        "changed": f"{name} of {folder} is not what the run has written: it was changed.",
+        "longer": f"{name} of {folder} is not what the run has written: it was changed.",
+    }
+    reason = words.get(how, f"The {name} of {folder} is reached through a symbolic link, so it is not read.")
+    reason = reason if len(reason) <= 200 else reason[:199] + "…"
+    run = load_run(folder)
+    assert list(run)[1:] == [Gap(2, reason)]
+    with pytest.raises(RunFileError):
+        run.read_file(file)
 
 
 def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path):
@@ -306,13 +306,11 @@ def test_the_last_of_files_that_replace_each_other_is_written(tmp_path, names, w
     assert export_files(kept_in(tmp_path, *names), tmp_path / "out") == written
 
 
-def test_a_name_that_leads_out_of_the_folder_is_not_written(tmp_path_factory):
-    for name in ["../a.png", "/a.png", "sub/../../a.png", "a\x1b[2J.png"]:
-        with case(name):
-            tmp_path = tmp_path_factory.mktemp("case")
-            with pytest.raises(RunFileError, match=r"^The log names a file that is not written: The file name `"):
-                export_files(kept_in(tmp_path, "good.png", name), tmp_path / "out")
-            assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize("name", ["../a.png", "/a.png", "sub/../../a.png", "a\x1b[2J.png"])
+def test_a_name_that_leads_out_of_the_folder_is_not_written(tmp_path, name):
+    with pytest.raises(RunFileError, match=r"^The log names a file that is not written: The file name `"):
+        export_files(kept_in(tmp_path, "good.png", name), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 # Size

@@ -11,7 +11,6 @@ import pytest
 
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.store import EVENTS, find_run, is_being_written, new_run_folder, runs_folder
-from tests.cases import case
 
 
 @pytest.fixture
@@ -46,8 +45,9 @@ def test_the_folder_is_in_the_state_folder_of_the_user(folder, monkeypatch, tmp_
     assert not folder.exists()
 
 
-def test_a_new_run_is_named_by_time_and_task(folder):
-    for task, slug in [
+@pytest.mark.parametrize(
+    ("task", "slug"),
+    [
         ("Plot sales, by month!", "plot-sales-by-month"),
         ("../../etc/passwd\n; rm -rf", "etc-passwd-rm-rf"),
         ("Réécris l'été", "reecris-l-ete"),
@@ -55,13 +55,14 @@ def test_a_new_run_is_named_by_time_and_task(folder):
         ("a" * 50, "a" * 32),
         ("one two three four five six seven eight nine", "one-two-three-four-five-six"),
         ("", "run"),
-    ]:
-        with case(task, slug):
-            path = new_run_folder(task)
-            assert path.parent == folder
-            assert re.fullmatch(rf"\d{{8}}-\d{{6}}-{slug}-[0-9a-f]{{4}}", path.name)
-            assert not path.exists()
-            assert folder.stat().st_mode & 0o777 == 0o700
+    ],
+)
+def test_a_new_run_is_named_by_time_and_task(folder, task, slug):
+    path = new_run_folder(task)
+    assert path.parent == folder
+    assert re.fullmatch(rf"\d{{8}}-\d{{6}}-{slug}-[0-9a-f]{{4}}", path.name)
+    assert not path.exists()
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_run_is_found_by_path_by_name_and_as_the_last(folder, tmp_path, monkeypatch):

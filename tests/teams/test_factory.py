@@ -91,19 +91,21 @@ async def test_code_that_is_not_approved_is_not_run(executor):
     assert "not today" in texts_of(result)[2][1]
 
 
-async def test_a_coder_that_never_ends_is_ended(executor):
-    for kwargs, reason in [
+@pytest.mark.parametrize(
+    ("kwargs", "reason"),
+    [
         ({"max_messages": 4}, "Maximum number of messages 4 reached, current message count: 4"),
         ({"max_turns": 3}, "Maximum number of turns 3 reached."),
         ({"budget": Budget(max_turns=3)}, "The budget of 3 turns is used up."),
         ({"termination_condition": MaxMessageTermination(4)}, "Maximum number of messages 4 reached"),
-    ]:
-        with case(kwargs, reason):
-            model = ScriptedModel([PRINT_42] * 9)
-            result = await coder_executor_team(model, executor, **kwargs).run(task="go")
-            assert len(result.messages) == 4
-            assert result.stop_reason is not None
-            assert result.stop_reason.startswith(reason)
+    ],
+)
+async def test_a_coder_that_never_ends_is_ended(executor, kwargs, reason):
+    model = ScriptedModel([PRINT_42] * 9)
+    result = await coder_executor_team(model, executor, **kwargs).run(task="go")
+    assert len(result.messages) == 4
+    assert result.stop_reason is not None
+    assert result.stop_reason.startswith(reason)
 
 
 async def test_custom_word_and_languages_are_used(executor):

@@ -58,20 +58,16 @@ async def test_a_policy_of_a_users_own_chooses_and_its_position_is_saved():
         await Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")]).load_state(state)
 
 
-async def test_a_policy_that_names_no_participant_is_a_typed_error():
-    for names in [[], ["nobody"], ["a", "a"]]:
-        with case(names):
+@pytest.mark.parametrize("names", [[], ["nobody"], ["a", "a"]])
+async def test_a_policy_that_names_no_participant_is_a_typed_error(names):
+    class Wrong(Backwards):
+        wrong: ClassVar = {1: names}
 
-            class Wrong(Backwards):
-                wrong: ClassVar = {1: names}
-
-            wrong = Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")], speakers=Wrong(), max_turns=9)
-            with pytest.raises(
-                SpeakerError, match=r"Wrong named .* as the next speakers; the participants are a, b, c"
-            ):
-                await wrong.run(task="go")
-            Wrong.wrong = {}
-            assert [source for source, _ in texts_of(await wrong.run())][:2] == ["b", "a"]
+    wrong = Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")], speakers=Wrong(), max_turns=9)
+    with pytest.raises(SpeakerError, match=r"Wrong named .* as the next speakers; the participants are a, b, c"):
+        await wrong.run(task="go")
+    Wrong.wrong = {}
+    assert [source for source, _ in texts_of(await wrong.run())][:2] == ["b", "a"]
 
 
 async def test_cancelling_the_choice_of_a_speaker_undoes_it():

@@ -173,20 +173,22 @@ async def test_going_on_is_cancelled_like_a_run():
     assert texts_of(await other.run()) == [("sleeping", "heard 2"), ("counting", "heard 1")]
 
 
-async def test_an_invalid_boundary_is_refused_and_nothing_has_changed():
-    for change, words in [
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
         ({"run": {"batches": [7]}}, "run: batches has more messages than the thread"),
         ({"run": {"batches": [-1]}}, "run: batches has more messages than the thread"),
         ({"run": {"messages": ["nobody's id"]}}, "run: there is no .nobody's id"),
         ({"run": {"messages": [{"type": "NoSuchMessage"}]}}, "run: "),
         ({"run": {"used": {"tokens": -1}}}, "run: used.tokens: "),
-    ]:
-        with case(change, words):
-            states = []
-            team = Team([CountingAgent()], max_turns=1)
-            noting(team, states)
-            await team.run(task="go")
-            before = await team.save_state()
-            with pytest.raises(ValueError, match=words):
-                await anext(team.continue_stream({**json.loads(states[0]), **change}))
-            assert await team.save_state() == before
+    ],
+)
+async def test_an_invalid_boundary_is_refused_and_nothing_has_changed(change, words):
+    states = []
+    team = Team([CountingAgent()], max_turns=1)
+    noting(team, states)
+    await team.run(task="go")
+    before = await team.save_state()
+    with pytest.raises(ValueError, match=words):
+        await anext(team.continue_stream({**json.loads(states[0]), **change}))
+    assert await team.save_state() == before

@@ -252,15 +252,14 @@ async def test_a_run_beside_a_run_is_refused_and_disturbs_nothing():
     await cancelled(run)
 
 
-async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable():
-    for task in [[], ["text"], 5]:
-        with case(task):
-            team = Team([CountingAgent()], max_turns=1)
-            with pytest.raises(ValueError, match=r"[Tt]ask"):
-                await team.run(task=task)
-            assert others() == set()
-            messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
-            assert texts_of(await team.run(task=messages))[-1] == ("counting", "heard 2")
+@pytest.mark.parametrize("task", [[], ["text"], 5])
+async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable(task):
+    team = Team([CountingAgent()], max_turns=1)
+    with pytest.raises(ValueError, match=r"[Tt]ask"):
+        await team.run(task=task)
+    assert others() == set()
+    messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
+    assert texts_of(await team.run(task=messages))[-1] == ("counting", "heard 2")
 
 
 async def test_cancelling_the_token_reaches_participants_while_the_reader_is_busy():
