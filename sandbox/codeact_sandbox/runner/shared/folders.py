@@ -41,7 +41,7 @@ def make_home():
         copy_content(SKELETON, home)
 
 
-def remove_content(folder):
+def remove_content(folder, keep=()):
     """Remove what is in a folder, in small steps: yields before each, so that the caller can pause or stop.
 
     Nested folders are first moved to the top, so their depth does not matter. What can't be removed stays, and so does what
@@ -49,17 +49,17 @@ def remove_content(folder):
     """
     top = os.open(folder, FOLDER)
     try:
-        yield from _remove_entries(top, top, os.fstat(top).st_dev)
+        yield from _remove_entries(top, top, os.fstat(top).st_dev, keep)
     finally:
         os.close(top)
 
 
-def _remove_entries(folder, top, device):
+def _remove_entries(folder, top, device, keep=()):
     """Remove the entries of a folder; below the top, move its folders to the top instead."""
     removed = True
     while removed:
         removed = False
-        for name, is_folder in _list_some(folder):
+        for name, is_folder in _list_some(folder, keep):
             yield
             try:
                 if not is_folder:
@@ -90,6 +90,7 @@ def _allow_access(name, folder, device):
     os.chmod(name, 0o700, dir_fd=folder)
 
 
-def _list_some(folder):
+def _list_some(folder, keep):
     with os.scandir(folder) as entries:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, BATCH)]
+        others = (entry for entry in entries if entry.name not in keep)
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(others, BATCH)]
