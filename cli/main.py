@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -297,7 +297,6 @@ def _clean(
 
 @image_app.command("build")
 def _image_build(
-    variant: Literal["default", "slim"] = typer.Option("default", help="slim: Python and pip only, without libraries."),
     package: list[str] | None = typer.Option(
         None, metavar="NAME", help="A package for a derived image, such as 'torch>=2' or a .whl file; can be repeated."
     ),
@@ -315,6 +314,6 @@ def _image_build(
     except ValueError as error:
         raise CommandError(str(error)) from error
     with closing(connect()) as client:
-        image = build_default_image(client, progress=say, force=force, variant=variant)
+        image = build_default_image(client, progress=say, force=force)
         print(resolve_image(client, image, package or (), progress=say))  # noqa: T201 - it is the output
     return 0

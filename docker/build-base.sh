@@ -1,14 +1,13 @@
 #!/bin/sh
-# Makes a Debian 13 root file system with the libraries of a variant and writes it, as a tar, to standard output:
+# Makes a Debian 13 root file system with the libraries of packages.txt and writes it, as a tar, to standard output:
 #
-#     sudo docker/build-base.sh [default|slim] | docker import - autogen-codeact/base
+#     sudo docker/build-base.sh | docker import - autogen-codeact/base
 #
 # For machines where no registry answers. Needs root, debootstrap and a Debian mirror: the host's own when the host runs
 # Debian, else debootstrap's default. CODEACT_DEBIAN_MIRROR overrides both.
 set -eu
 
 suite=trixie
-variant=${1:-default}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -63,7 +62,7 @@ cp "$here/install.sh" "$here"/*.txt "$root/build/"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 # A clean environment: PYTHONDONTWRITEBYTECODE and the like of the host's shell must not shape the image.
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ${http_proxy:+"http_proxy=$http_proxy"} \
-    chroot "$root" sh /build/install.sh "$variant" apt-only >&2 ||
+    chroot "$root" sh /build/install.sh apt-only >&2 ||
     fail "installing the packages failed, the log is above"
 rm -rf "$root/build" "$root/etc/resolv.conf" "$root/debootstrap"
 

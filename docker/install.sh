@@ -1,26 +1,20 @@
 #!/bin/sh
-# Installs the libraries of a variant into the Debian system that it runs in and makes it fit for a read-only root:
+# Installs the libraries into the Debian system that it runs in and makes it fit for a read-only root:
 #
-#     sh install.sh [default|slim] [apt-only]
+#     sh install.sh [apt-only]
 #
-# Where Python is Debian's own, packages.txt or packages-slim.txt are installed with apt; on a base such as python:3.13-slim, which
+# Where Python is Debian's own, packages.txt is installed with apt; on a base such as python:3.13-slim, which
 # has a Python in /usr/local, requirements.txt with pip. On both, pip installs wheels.txt, except with `apt-only`, as build-base.sh
 # calls it. Runs twice without harm: what is installed already is not fetched again.
 set -eu
 
-variant=${1:-default}
-with_wheels=$([ "$variant" != default ] || [ "${2:-}" = apt-only ] || echo yes)
+with_wheels=$([ "${1:-}" = apt-only ] || echo yes)
 here=$(cd "$(dirname "$0")" && pwd)
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 unset PYTHONDONTWRITEBYTECODE
 
-case $variant in
-    default) list=packages.txt libraries="numpy, pandas, scipy, sympy, matplotlib.pyplot, sklearn, seaborn, statsmodels.api, requests,
-        httpx, bs4, lxml.etree, openpyxl, yaml, PIL.Image, networkx, tqdm, tabulate, IPython, jinja2, sqlalchemy" ;;
-    slim) list=packages-slim.txt libraries=pip ;;
-    *) echo "install.sh: there is no variant $variant: default or slim" >&2; exit 1 ;;
-esac
-
+libraries="numpy, pandas, scipy, sympy, matplotlib.pyplot, sklearn, seaborn, statsmodels.api, requests,
+    httpx, bs4, lxml.etree, openpyxl, yaml, PIL.Image, networkx, tqdm, tabulate, IPython, jinja2, sqlalchemy"
 [ -z "$with_wheels" ] || libraries="$libraries, pyarrow.parquet, plotly.express, altair"
 
 # A sandbox without a network has an empty /etc/hosts. This library resolves `localhost` and the host's own name there.
@@ -103,12 +97,11 @@ clean_up() {
 
 case $(command -v python3 || true) in
     /usr/local/*)
-        # shellcheck disable=SC2046  # no argument for the slim variant
-        add_packages $name_service $([ "$variant" = slim ] || echo nodejs)
+        add_packages $name_service nodejs
         add_wheels -r "$here/requirements.txt"
         ;;
     # shellcheck disable=SC2046  # one argument for each package
-    *) add_placeholders; add_packages $name_service $(entries "$here/$list") ;;
+    *) add_placeholders; add_packages $name_service $(entries "$here/packages.txt") ;;
 esac
 add_wheels --no-deps -r "$here/wheels.txt"
 # The label of the Dockerfile promises it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypedDict, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 
 from autogen_core import ComponentModel
-from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
 from pydantic_core import core_schema
 
 from autogen_codeact.executors.functions_module import CodeFunction
@@ -16,6 +16,7 @@ from codeact_sandbox.pool import SandboxPool
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.option_types import BubblewrapKeywords, DockerKeywords, SandboxKeywords
 
+GONE = frozenset({"lease"})
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Callable[..., None])
 # Not SkipValidation, which makes the schemas of all these types at the import.
@@ -84,6 +85,14 @@ class BubblewrapExecutorKeywords(BubblewrapKeywords, ArgumentKeywords, total=Fal
 
 class ExecutorConfig(BaseModel):
     """What a component config contains in addition to the options of the sandbox."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_gone(cls, values: Any) -> Any:
+        """Leave out options of version 0.1 that are gone, so that configs of it load."""
+        return (
+            {name: value for name, value in values.items() if name not in GONE} if isinstance(values, dict) else values
+        )
 
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import os
 import time
 import uuid
 import zipfile
@@ -92,15 +91,3 @@ def make_wheel(
         for path, text in {**files, f"{info}/RECORD": "\n".join([*record, f"{info}/RECORD,,", ""])}.items():
             archive.writestr(path, text)
     return wheel
-
-
-def group_ends(group: int) -> bool:
-    """Whether a process group is gone, or soon: what was killed stays visible until init has reaped it."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
-    return False

@@ -36,7 +36,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     image = commands.add_parser("image", help="build the sandbox image on the Docker engine, if it is missing")
-    image.add_argument("--slim", action="store_true", help="Python only, without the libraries for data")
     image.add_argument("--force", action="store_true", help="build it again")
     image.set_defaults(work=_image)
 
@@ -73,12 +72,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _image(options: argparse.Namespace) -> int:
-    from codeact_sandbox.backends.docker.default_image import Variant, build_default_image  # noqa: PLC0415 - as below
+    from codeact_sandbox.backends.docker.default_image import build_default_image  # noqa: PLC0415 - as below
     from codeact_sandbox.backends.docker.engine import connect  # noqa: PLC0415 - the Docker SDK takes a moment
 
-    variant: Variant = "slim" if options.slim else "default"
     with closing(connect()) as client:
-        name = build_default_image(client, progress=_say, force=options.force, variant=variant)
+        name = build_default_image(client, progress=_say, force=options.force)
     print(name)  # noqa: T201 - the output
     return 0
 

@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 from codeact_sandbox.backends.docker import default_image, image_requests
 from codeact_sandbox.backends.docker import image as docker_image
 from codeact_sandbox.backends.docker.engine import connect
-from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, install_advice, parse_packages, resolve_image
-from codeact_sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
+from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, parse_packages, resolve_image
+from codeact_sandbox.backends.docker.image_requests import Reporter, find_image
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from tests.cases import case
 from tests.sandbox.backends.registry import Image, registry
@@ -115,7 +115,7 @@ class TestResolving:
 
     def test_a_missing_image_of_another_version_is_not_pulled(self, client):
         for image, words in [
-            ("autogen-codeact/sandbox:0.0", r"There is no image autogen-codeact/sandbox:0\.0 here.*leave `image` out"),
+            ("autogen-codeact/sandbox:0.0", r"There is no image autogen-codeact/sandbox:0\.0 here: leave `image` out"),
             ("autogen-codeact/sandbox:0.2-none", "There is no image autogen-codeact/sandbox:0.2-none here"),
         ]:
             with case(image, words):
@@ -124,27 +124,24 @@ class TestResolving:
                     resolve_image(client, image, progress=said.append)
                 assert said == []
 
-    def test_a_missing_slim_image_names_the_command(self, client, monkeypatch):
-        monkeypatch.setattr(docker_image, "SLIM_IMAGE", "autogen-codeact/sandbox:none")
-        with pytest.raises(SandboxUnavailable, match=r"not built yet. Run `codeact image build --variant slim`\."):
-            resolve_image(client, "autogen-codeact/sandbox:none", progress=silent)
-
     def test_a_registry_that_refuses(self, client):
-        with pytest.raises(SandboxUnavailable, match=r"no registry answers.*refused.*docker load.*codeact image build"):
+        with pytest.raises(
+            SandboxUnavailable, match=r"could not be pulled: .*refused.*docker load.*codeact image build"
+        ):
             resolve_image(client, REFUSING, progress=silent)
 
     def test_a_registry_that_accepts_and_never_answers(self, client, monkeypatch):
         monkeypatch.setattr(image_requests, "ANSWER_TIMEOUT_S", 1.0)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             begun = time.monotonic()
-            with pytest.raises(SandboxUnavailable, match=r"no registry answers for it \(no answer within 1 s"):
+            with pytest.raises(SandboxUnavailable, match=r"could not be pulled: .*timed out"):
                 resolve_image(client, f"127.0.0.1:{listener.getsockname()[1]}/x/y:z", progress=silent)
             assert time.monotonic() - begun < 1 + 40
 
     def test_a_registry_without_the_image(self, client):
         with (
             registry(Image(), lambda _: None) as host,
-            pytest.raises(SandboxUnavailable, match=r"gives no image .*Check its name, or `docker login`"),
+            pytest.raises(SandboxUnavailable, match=r"could not be pulled: .*Check its name"),
         ):
             resolve_image(client, f"{host}/x/y:other", progress=silent)
 
@@ -175,7 +172,7 @@ class TestResolving:
             released.wait(30)
 
         with registry(image, half) as host:
-            with pytest.raises(SandboxUnavailable, match="nothing came for 1 s"):
+            with pytest.raises(SandboxUnavailable, match=r"could not be pulled: .*timed out"):
                 resolve_image(client, f"{host}/x/y:z", progress=silent)
             released.set()
 
@@ -192,7 +189,7 @@ class TestResolving:
     def test_without_the_default_and_the_fallback_image_it_is_an_error(self, client, monkeypatch, unique):
         monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", REFUSING)
         monkeypatch.setattr(docker_image, "DEFAULT_IMAGE", unique)
-        with pytest.raises(SandboxUnavailable, match=r"is not built yet.*`codeact image build` \(or `make image`"):
+        with pytest.raises(SandboxUnavailable, match="the one that `codeact image build` makes"):
             resolve_image(client, unique, progress=silent)
 
 
@@ -234,12 +231,12 @@ class TestPackages:
                 resolve_image(client, base, [str(wheel)], progress=silent)
             log = str(caught.value).partition("The end of the build log:\n")[2]
             assert "No matching distribution found for not-here-1" in log
-            assert (log.count("Step "), "x1b[" in log) == (1, False), log
+            assert "x1b[" not in log
 
     def test_an_image_without_pip(self, client, unique, tmp_path, keep_none):
         bare = f"FROM {DEFAULT_IMAGE}\nRUN rm -rf /usr/lib/python3/dist-packages/pip\n"
         base = build_from(client, bare, keep_none(unique))
-        with pytest.raises(SandboxStartError, match="The image has no pip"):
+        with pytest.raises(SandboxStartError, match="No module named pip"):
             resolve_image(client, base, [str(make_wheel(tmp_path, ""))], progress=silent)
 
     def test_invalid_packages_are_refused_before_anything_runs(self, client):
@@ -285,43 +282,11 @@ class TestPackages:
         assert not line.startswith("-")
         assert Requirement(line).name == Requirement(entry).name
 
-    @pytest.mark.parametrize(
-        ("log", "words"),
-        [
-            ("/usr/bin/python3: No module named pip", "no pip"),
-            ('exec: "python3": executable file not found in $PATH', "no python3"),
-            ("Temporary failure in name resolution\nERROR: No matching distribution found for x", "PIP_INDEX_URL"),
-            (
-                "Connection refused: certificate verify failed\nERROR: No matching distribution found",
-                "trust the certificate",
-            ),
-            ("ERROR: No matching distribution found for x", "names and versions"),
-            ("error: subprocess-exited-with-error", "Dockerfile"),
-        ],
-    )
-    def test_advice_comes_from_the_log(self, log, words):
-        assert words in install_advice(log)
 
-
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        ('Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.1:53: no such host', "no registry answers"),
-        ('Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded', "no registry answers"),
-        ('Get "https://r.example/v2/": EOF', "no registry answers"),
-        ("manifest for r.example/x:1 not found: manifest unknown: manifest unknown", "Check its name"),
-        ("pull access denied for x, repository does not exist or may require 'docker login'", "docker login"),
-        ("toomanyrequests: You have reached your pull rate limit", "docker pull"),
-    ],
-)
-def test_advice_for_a_failed_pull(words, advice):
-    assert advice in pull_advice("x:1", words)
-    assert words in pull_advice("x:1", words)
-
-
-def test_frequent_lines_are_limited_and_the_last_ones_kept():
+def test_frequent_lines_are_limited_and_the_last_ones_kept(monkeypatch):
+    monkeypatch.setattr(image_requests, "DETAIL_EVERY_S", 60.0)
     said: list[str] = []
-    reporter = Reporter(said.append, every=60)
+    reporter = Reporter(said.append)
     reporter.say("begun")
     for number in range(100):
         reporter.detail(f"line {number}")

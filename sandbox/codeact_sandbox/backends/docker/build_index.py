@@ -37,10 +37,9 @@ class BuildIndex:
     pip_options: tuple[str, ...] = ()
     log: ConnectionLog | None = None  # what could not be fetched, or None where the host serves nothing
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Sentences about what the host could not fetch."""
-        return self.log.remarks_since(0) if self.log is not None else ()
+    def advise(self, advice: str) -> str:
+        """Return what the host could not fetch, and what to do."""
+        return " ".join((*(self.log.remarks_since(0) if self.log is not None else ()), advice))
 
 
 class _IndexLauncher(DockerLauncher):

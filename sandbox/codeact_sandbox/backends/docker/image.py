@@ -13,14 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codeact_sandbox.backends.docker.default_image import SLIM_IMAGE
 from codeact_sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
     build,
     build_context,
     find_image,
-    is_about_certificate,
     pull,
 )
 from codeact_sandbox.host.waiting import Completion
@@ -36,8 +34,10 @@ FALLBACK_IMAGE = "python:3-slim"  # used if the default image is missing: plain 
 DERIVED = "autogen-codeact/derived"
 KIND_LABEL = "org.autogen-codeact.kind"
 _WHEELS = "/usr/share/autogen-codeact/wheels"
-_CHECK_NAMES = "Check the names and versions of the packages; what a local wheel needs must be given too."
-_CHECK_PACKAGES = "Check the packages, or build an image of your own from a Dockerfile and give its name."
+_ADVICE = (
+    "Check the names and versions of the packages (what a local wheel needs must be given too) and this machine's package index, "
+    "or give paths of local .whl files."
+)
 _PIP = ["python3", "-m", "pip", "install", "--no-cache-dir"]
 
 _locks: dict[str, threading.Lock] = {}
@@ -98,73 +98,20 @@ def parse_packages(packages: Sequence[str]) -> Packages:
     return Packages(tuple(sorted(requirements)), tuple(sorted(wheels, key=lambda wheel: wheel.name)))
 
 
-def build_advice(index: BuildIndex, log: str) -> str:
-    """Return what to do about packages that a build with the host's index could not install."""
-    if index.problems:
-        return f"This machine fetches the packages for a build. {' '.join(index.problems)} Or give paths of local .whl files."
-    if index.log is not None and _is_about_network(log):
-        return (
-            "Pip gets packages through this machine, and the rest of a build has no network: perhaps the installation of a "
-            "source distribution downloads something. Give paths of local .whl files, or build an image of your own from a "
-            "Dockerfile and give its name."
-        )
-    return install_advice(log)
-
-
-def install_advice(log: str) -> str:
-    """Return a sentence or two on what to do about packages that could not be installed."""
-    for missing, sign in (("pip", "No module named pip"), ("python3", '"python3": executable file not found')):
-        if sign in log:
-            return f"The image has no {missing}: use one that has it, such as the default image or python:3-slim."
-    if is_about_certificate(log):
-        return (
-            "The build does not trust the certificate of the server that pip asked, for example because a proxy inspects TLS. "
-            "Set PIP_INDEX_URL on this machine, which then fetches the packages itself, use an image that trusts the "
-            "certificate, or give local .whl files."
-        )
-    if _is_about_network(log):
-        return (
-            "Pip can't reach a server from the build: check the network of the Docker engine, set PIP_INDEX_URL on this "
-            "machine, which then fetches the packages itself, or give paths of local .whl files."
-        )
-    if "No matching distribution" in log:
-        return _CHECK_NAMES
-    return _CHECK_PACKAGES
-
-
-def _is_about_network(log: str) -> bool:
-    return any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable"))
-
-
 def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
     if find_image(client, image):
         return image
-    if image == SLIM_IMAGE:
-        raise SandboxUnavailable(
-            f"The sandbox image {image} is not built yet. Run `codeact image build --variant slim`."
+    if image == DEFAULT_IMAGE:
+        progress(
+            f"{image} not found; using {FALLBACK_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
+            "Run `codeact image build` for the full image"
         )
-    if image.startswith("autogen-codeact/sandbox:") and image != DEFAULT_IMAGE:
+        return _find(client, FALLBACK_IMAGE, progress)
+    if image.startswith("autogen-codeact/"):
         # Never pulled: whoever owned that name in a public registry would give us the image.
-        raise SandboxUnavailable(
-            f"There is no image {image} here, and this version builds {DEFAULT_IMAGE} and {SLIM_IMAGE}: leave `image` out, "
-            "or bring the image with `docker load`."
-        )
-    if image != DEFAULT_IMAGE:
-        pull(client, image, progress=progress)
-        return image
-    progress(
-        f"{image} not found; using {FALLBACK_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
-        "Run `codeact image build` for the full image"
-    )
-    if not find_image(client, FALLBACK_IMAGE):
-        try:
-            pull(client, FALLBACK_IMAGE, progress=progress)
-        except SandboxUnavailable as error:
-            raise SandboxUnavailable(
-                f"The sandbox image {image} is not built yet, and {FALLBACK_IMAGE} can't be had instead. "
-                f"Run `codeact image build` (or `make image` in a checkout). {error}"
-            ) from error
-    return FALLBACK_IMAGE
+        raise SandboxUnavailable(f"There is no image {image} here: leave `image` out, or bring it with `docker load`.")
+    pull(client, image, progress=progress)
+    return image
 
 
 def _derive(
@@ -190,7 +137,9 @@ def _derive(
                 files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
                 files["Dockerfile"] = _dockerfile(found, packages, index.pip_options).encode()
                 with build_context(files) as context:
-                    build(client, context, tag, reporter=reporter, advise=partial(build_advice, index), **index.options)
+                    build(
+                        client, context, tag, reporter=reporter, advise=partial(index.advise, _ADVICE), **index.options
+                    )
             reporter.say(f"built {tag}")
     return tag
 

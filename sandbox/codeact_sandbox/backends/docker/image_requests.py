@@ -11,12 +11,12 @@ import tarfile
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from codeact_sandbox.backends.docker.engine import EngineFailure, classify, engine_errors
+from codeact_sandbox.backends.docker.engine import engine_errors
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from codeact_sandbox.types.filenames import printable
 
@@ -32,38 +32,26 @@ BUILD_STALL_S = 600
 BAD_REQUEST = 400
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 _LOG_LINES = 30
-
-
-def is_about_certificate(log: str) -> bool:
-    """Return whether a log reports an untrusted server certificate; pip and apt then also report that the package is missing."""
-    return (
-        re.search(r"CERTIFICATE_VERIFY_FAILED|certificate verif\w+ failed|confirming the ssl certificate", log, re.I)
-        is not None
-    )
+DETAIL_EVERY_S = 1.0
 
 
 class Reporter:
-    """Passes lines to a `Progress`, details at most once a second, and keeps the last lines of all."""
+    """Passes lines to a `Progress`, details at most once in `DETAIL_EVERY_S`, and keeps the last lines of all."""
 
-    def __init__(self, progress: Progress, *, every: float = 1.0) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._every = every
         self._next = 0.0
         self._tail: deque[str] = deque(maxlen=_LOG_LINES)
-
-    def begin(self) -> None:
-        """Forget the last lines: those of a step that has ended well say nothing about the one that fails."""
-        self._tail.clear()
 
     def say(self, line: str) -> None:
         """Pass the line on at once."""
         line = printable(line)  # output of package builds
         self._tail.append(line)
-        self._next = time.monotonic() + self._every
+        self._next = time.monotonic() + DETAIL_EVERY_S
         self._progress(line)
 
     def detail(self, line: str) -> None:
-        """Pass the line on unless another one was passed on within the last second."""
+        """Pass the line on unless another one was passed on just now."""
         if time.monotonic() >= self._next:
             self.say(line)
         else:
@@ -106,35 +94,27 @@ def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
 
     reporter = Reporter(progress)
     reporter.say(f"pulling {image} …")
-    answered = False
     try:
         with closing(_request_pull(client, image)) as response:
             if not response.ok:
-                raise SandboxUnavailable(pull_advice(image, _message(response.text)))
-            for event in _events(response):
+                raise SandboxUnavailable(_not_pulled(image, response.text))
+            for line in response.iter_lines():
+                if response.raw.connection is not None:
+                    response.raw.connection.sock.settimeout(PULL_STALL_S)
+                event = json.loads(line or "{}")
                 if "error" in event:
-                    raise SandboxUnavailable(pull_advice(image, str(event["error"])))
-                answered = True
+                    raise SandboxUnavailable(_not_pulled(image, event["error"]))
                 reporter.detail(f"{image}: {event.get('status', '')} {event.get('progress', '')}".rstrip())
     except requests.RequestException as error:
-        if classify(error) is not EngineFailure.NO_ANSWER:
-            raise SandboxUnavailable(f"The Docker engine broke off while pulling {image}: {error}") from error
-        reason = f"nothing came for {PULL_STALL_S:.0f} s" if answered else f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
-        raise SandboxUnavailable(pull_advice(image, reason)) from error
+        raise SandboxUnavailable(_not_pulled(image, error)) from error
     reporter.say(f"pulled {image}")
 
 
-def pull_advice(image: str, reason: str) -> str:
-    """Return the message on why a pull failed and what to do."""
-    lowered = reason.lower()
-    if any(sign in lowered for sign in ("dial tcp", "no such host", "timeout", "no answer", "proxyconnect", ": eof")):
-        return (
-            f"The image {image} is not here and no registry answers for it ({reason}). Check the network and proxy of "
-            "the Docker engine, bring the image with `docker load`, or use the one that `codeact image build` makes."
-        )
-    if any(sign in lowered for sign in ("manifest unknown", "not found", "does not exist", "denied", "unauthorized")):
-        return f"The registry gives no image {image} ({reason}). Check its name, or `docker login` first."
-    return f"The image {image} could not be pulled ({reason}). Try `docker pull {image}`."
+def _not_pulled(image: str, reason: object) -> str:
+    return (
+        f"The image {image} is not here and could not be pulled: {str(reason).strip()}. Check its name, the network of the "
+        "Docker engine and `docker login`, bring it with `docker load`, or use the one that `codeact image build` makes."
+    )
 
 
 def build(
@@ -143,51 +123,20 @@ def build(
     tag: str,
     *,
     reporter: Reporter,
-    advise: Callable[[str], str],
+    advise: Callable[[], str],
     **options: Any,
 ) -> None:
-    """Build an image."""
-    import requests
-
+    """Build an image; `advise` returns what to do about a failure."""
     settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL_S, **options}
     with engine_errors(f"building {tag}"):
-        try:
-            for event in client.build(fileobj=context, custom_context=True, tag=tag, decode=True, **settings):
-                if "error" in event:
-                    reason = str(event["error"]).strip()
-                    raise SandboxStartError(
-                        f"{tag} could not be built: {reason}\n{advise(reporter.tail + reason)}\n"
-                        f"The end of the build log:\n{reporter.tail}"
-                    )
-                _report(reporter, str(event.get("stream", "")))
-        except requests.RequestException as error:
-            if classify(error) is not EngineFailure.NO_ANSWER:
-                raise
-            raise SandboxStartError(
-                f"The build of {tag} was cut off: nothing moved for {BUILD_STALL_S} s.\n"
-                f"The end of the build log:\n{reporter.tail}"
-            ) from error
-
-
-def _report(reporter: Reporter, text: str) -> None:
-    """Report lines of a build's log."""
-    for line in filter(None, map(str.rstrip, _COLOR.sub("", text).splitlines())):
-        if line.startswith("Step "):
-            reporter.begin()
-            reporter.say(line)
-        elif not re.fullmatch(r" ---> ([0-9a-f]{12,})", line):
-            reporter.detail(line)
-
-
-def remove_nameless(client: docker.APIClient, image_id: str) -> None:
-    """Remove an image without a name, unless a container or another image needs it."""
-    import docker.errors
-    import requests
-
-    sdk: Any = client
-    with suppress(docker.errors.DockerException, requests.RequestException):
-        if not sdk.inspect_image(image_id)["RepoTags"]:
-            sdk.remove_image(image_id)
+        for event in client.build(fileobj=context, custom_context=True, tag=tag, decode=True, **settings):
+            if "error" in event:
+                raise SandboxStartError(
+                    f"{tag} could not be built: {str(event['error']).strip()}\n{advise()}\n"
+                    f"The end of the build log:\n{reporter.tail}"
+                )
+            for line in filter(str.strip, _COLOR.sub("", str(event.get("stream", ""))).splitlines()):
+                (reporter.say if line.startswith("Step ") else reporter.detail)(line.rstrip())
 
 
 def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:
@@ -220,21 +169,3 @@ def _request_pull(client: docker.APIClient, image: str) -> Any:
         stream=True,
         timeout=(ANSWER_TIMEOUT_S, ANSWER_TIMEOUT_S),
     )
-
-
-def _events(response: Any) -> Iterator[dict[str, Any]]:
-    """Iterate over the lines of the response; after the first one, the timeout is `PULL_STALL_S`."""
-    first = True
-    for line in response.iter_lines():
-        if first and response.raw.connection is not None:
-            response.raw.connection.sock.settimeout(PULL_STALL_S)
-        first = False
-        if line.strip():
-            yield json.loads(line)
-
-
-def _message(text: str) -> str:
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text.strip()
