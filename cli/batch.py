@@ -103,7 +103,7 @@ class _Running:
             return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker"
 
     async def _follow(self, kind: Kind, tasks: list[Task | BadTask]) -> str | None:
-        options = self._job.sandbox.options()
+        options = {"delete_tmp_files": True, **self._job.sandbox.options()}
         del options["work_dir"]
         batch = self._batch = run_batch(
             self._maker,

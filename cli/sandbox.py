@@ -30,7 +30,8 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
     if choice.work_dir is not None and not choice.work_dir.exists():
         say(f"{choice.work_dir} does not exist: it is created, and begins empty")
     try:
-        executor = await choose_executor(choice.kind, **choice.options())
+        # The folder is the user's: what the code made belongs there, the code itself does not.
+        executor = await choose_executor(choice.kind, delete_tmp_files=True, **choice.options())
         if choice.kind == "auto" and isinstance(executor, BubblewrapCommandLineCodeExecutor):
             say("no Docker engine answers, so code runs in bubblewrap")
         await executor.start()

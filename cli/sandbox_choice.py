@@ -95,12 +95,10 @@ class SandboxChoice:
         return "mode=process" in (self.others or ())
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of the executor."""
+        """Return the options of the sandbox."""
         from codeact_sandbox.types.option_parsing import parse_texts
 
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": "session"}
-        # The folder is the user's: what the code made belongs there, the code itself does not.
-        options["delete_tmp_files"] = True
         options |= parse_texts(self.others or ())
         for name in ("allow_domains", "packages", "data", "skills"):
             if value := getattr(self, name):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypedDict, TypeVar
+import keyword
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import fields
+from typing import Annotated, ClassVar, TypedDict, TypeVar
 
 from autogen_core import ComponentModel
-from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema
 from pydantic_core import core_schema
 
 from autogen_codeact.executors.functions_module import CodeFunction
@@ -15,12 +17,39 @@ from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.pool import SandboxPool
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.option_types import BubblewrapKeywords, DockerKeywords, SandboxKeywords
+from codeact_sandbox.types.options import AutoGenOptions, SandboxOptions
 
-GONE = frozenset({"lease"})
 M = TypeVar("M", bound=BaseModel)
 F = TypeVar("F", bound=Callable[..., None])
 # Not SkipValidation, which makes the schemas of all these types at the import.
 _UNCHECKED = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema())
+
+
+def check_module_name(name: str) -> str:
+    """Return the name of a module."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"functions_module must be an identifier such as 'functions', not {name!r}.")
+    return name
+
+
+class ExecutorOptions(SandboxOptions):
+    """Options of every executor: those of its sandbox, and AutoGen's."""
+
+    per_run: ClassVar[Set[str]] = SandboxOptions.per_run | {each.name for each in fields(AutoGenOptions)}
+
+    functions_source: Annotated[str | None, "Source of a Python module that the code can import."] = None
+    functions_packages: Annotated[Sequence[str], "Python packages that this module needs."] = ()
+    functions_module: Annotated[str, AfterValidator(check_module_name), "Name of this module."] = "functions"
+    init_command: Annotated[
+        str | None, "Shell command that runs once when the sandbox has started.", Field(repr=False)
+    ] = None
+    delete_tmp_files: Annotated[bool, "Whether the code of blocks without a name is not kept in `work_dir`."] = False
+
+    @property
+    def autogen(self) -> AutoGenOptions:
+        """What only AutoGen's executors have."""
+        own = {each.name for each in fields(AutoGenOptions)} & type(self).model_fields.keys()
+        return AutoGenOptions(**{name: getattr(self, name) for name in own})
 
 
 class ExecutorArguments(BaseModel):
@@ -53,8 +82,13 @@ class ExecutorArguments(BaseModel):
 
 
 class ToolKeywords(TypedDict, total=False):
-    """The fields of `ExecutorArguments` but `pool`."""
+    """The fields of `ExecutorArguments` but `pool`, and of `ExecutorOptions` beside those of a sandbox."""
 
+    functions_source: str | None
+    functions_packages: Sequence[str]
+    functions_module: str
+    init_command: str | None
+    delete_tmp_files: bool
     functions: Sequence[CodeFunction]
     tools: Sequence[ToolLike]
     approve_tool: ApproveTool | None
@@ -67,15 +101,23 @@ class ArgumentKeywords(ToolKeywords, total=False):
     pool: SandboxPool | None
 
 
-class PoolKeywords(SandboxKeywords, ToolKeywords, total=False):
+class ContainerEndKeywords(TypedDict, total=False):
+    """The fields of `DockerExecutorOptions` beside those of a sandbox and of `ExecutorOptions`."""
+
+    auto_remove: bool
+    stop_container: bool
+    extra_hosts: Mapping[str, str] | None
+
+
+class PoolKeywords(SandboxKeywords, ToolKeywords, ContainerEndKeywords, total=False):
     """What a pool takes for its executors."""
 
 
-class ExecutorKeywords(SandboxKeywords, ArgumentKeywords, total=False):
+class ExecutorKeywords(SandboxKeywords, ArgumentKeywords, ContainerEndKeywords, total=False):
     """What any executor takes."""
 
 
-class DockerExecutorKeywords(DockerKeywords, ArgumentKeywords, total=False):
+class DockerExecutorKeywords(DockerKeywords, ArgumentKeywords, ContainerEndKeywords, total=False):
     """What `DockerCommandLineCodeExecutor` takes by name alone."""
 
 
@@ -85,14 +127,6 @@ class BubblewrapExecutorKeywords(BubblewrapKeywords, ArgumentKeywords, total=Fal
 
 class ExecutorConfig(BaseModel):
     """What a component config contains in addition to the options of the sandbox."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_is_gone(cls, values: Any) -> Any:
-        """Leave out options of version 0.1 that are gone, so that configs of it load."""
-        return (
-            {name: value for name, value in values.items() if name not in GONE} if isinstance(values, dict) else values
-        )
 
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None

@@ -10,6 +10,7 @@ from autogen_codeact.executors.arguments import (
     BubblewrapExecutorKeywords,
     ExecutorArguments,
     ExecutorConfig,
+    ExecutorOptions,
     explained,
     options_of,
 )
@@ -18,11 +19,15 @@ from codeact_sandbox.types.option_parsing import parse_options
 from codeact_sandbox.types.options import BubblewrapOptions
 
 
-class BubblewrapArguments(ExecutorArguments, BubblewrapOptions):
+class BubblewrapExecutorOptions(ExecutorOptions, BubblewrapOptions):
+    """Options of `BubblewrapCommandLineCodeExecutor`: those of its sandbox, and AutoGen's."""
+
+
+class BubblewrapArguments(ExecutorArguments, BubblewrapExecutorOptions):
     """Arguments of `BubblewrapCommandLineCodeExecutor`."""
 
 
-class BubblewrapCommandLineCodeExecutorConfig(ExecutorConfig, BubblewrapOptions):
+class BubblewrapCommandLineCodeExecutorConfig(ExecutorConfig, BubblewrapExecutorOptions):
     """Configuration of `BubblewrapCommandLineCodeExecutor`: the options of its sandbox, and its tools as components.
 
     `functions` are kept as the source of their module (`functions_source`).
@@ -48,4 +53,4 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
     @explained(BubblewrapArguments)
     def __init__(self, **options: Unpack[BubblewrapExecutorKeywords]) -> None:
         arguments = parse_options(BubblewrapArguments, options, type(self))
-        super().__init__(options_of(arguments, BubblewrapOptions), arguments)
+        super().__init__(options_of(arguments, BubblewrapExecutorOptions), arguments)

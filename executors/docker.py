@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Unpack
+from typing import Annotated, ClassVar, Unpack
 
 from autogen_core import Component
 
@@ -11,20 +12,33 @@ from autogen_codeact.executors.arguments import (
     DockerExecutorKeywords,
     ExecutorArguments,
     ExecutorConfig,
+    ExecutorOptions,
     explained,
     options_of,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox.types.languages import LANGUAGES, labels
+from codeact_sandbox.types.languages import labels
 from codeact_sandbox.types.option_parsing import parse_options
-from codeact_sandbox.types.options import DEFAULT_IMAGE, DockerOptions
+from codeact_sandbox.types.options import DEFAULT_IMAGE, DockerOptions, OrEmpty
 
 
-class DockerArguments(ExecutorArguments, DockerOptions):
+class DockerExecutorOptions(ExecutorOptions, DockerOptions):
+    """Options of `DockerCommandLineCodeExecutor`: those of its sandbox, and AutoGen's."""
+
+    auto_remove: Annotated[bool, "Whether the container is removed when it ends."] = True
+    stop_container: Annotated[
+        bool,
+        "Whether `stop` ends the container. If False it is kept for the next `start`, at the longest until this "
+        "process ends.",
+    ] = True
+    extra_hosts: Annotated[Mapping[str, str] | None, OrEmpty, "Names for the container's /etc/hosts."] = None
+
+
+class DockerArguments(ExecutorArguments, DockerExecutorOptions):
     """Arguments of `DockerCommandLineCodeExecutor`."""
 
 
-class DockerCommandLineCodeExecutorConfig(ExecutorConfig, DockerOptions):
+class DockerCommandLineCodeExecutorConfig(ExecutorConfig, DockerExecutorOptions):
     """Configuration of `DockerCommandLineCodeExecutor`: the options of its sandbox, and its tools as components.
 
     `functions` are kept as the source of their module (`functions_source`) and the packages it needs.
@@ -46,7 +60,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     component_config_schema = DockerCommandLineCodeExecutorConfig
     component_provider_override = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
 
-    SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(labels(LANGUAGES))
+    SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(labels())
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = (
         "The module `$module_name` holds the functions below. Import them from it, and don't define them again.\n\n$functions"
     )
@@ -59,7 +73,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         given = {"image": image, "container_name": container_name, **options}
         arguments = parse_options(DockerArguments, given, type(self))
         self._container_name = container_name
-        super().__init__(options_of(arguments, DockerOptions), arguments)
+        super().__init__(options_of(arguments, DockerExecutorOptions), arguments)
 
     @property
     def container_name(self) -> str | None:

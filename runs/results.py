@@ -153,8 +153,6 @@ class ResultRecord(Record):
     output: str
     code_file: str | None = None
     outcome: Outcome = "ok"
-    stdout: str | None = None
-    stderr: str | None = None
     value: Any = None
     value_repr: str | None = None
     error: ErrorInfo | None = None

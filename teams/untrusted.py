@@ -45,7 +45,6 @@ FIXED: dict[str, Any] = {
     "functions_module": "functions",
     "image": DEFAULT_IMAGE,
     "network": "none",
-    "read_only": True,
     "seccomp": "default",
     "stop_container": True,
 }
@@ -84,7 +83,7 @@ class Known(NamedTuple):
     plain: str = ""
 
 
-_EXECUTOR = Known("code_executor", "delete_tmp_files mode preload split_streams checkpoint")
+_EXECUTOR = Known("code_executor", "delete_tmp_files mode preload checkpoint")
 _AGENT = "name description system_message model_client_stream"
 _CODER = f"{_AGENT} supported_languages"
 _OURS = f"{_CODER} stream_output describe_environment context_budget"

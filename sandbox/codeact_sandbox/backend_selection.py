@@ -43,7 +43,6 @@ def make_client(
         workspace=WORKSPACE,
         preload=tuple(options.preload),
         output_limit=options.limits.output,
-        split_streams=options.split_streams,
         checkpoint=options.checkpoint,
         memory_bytes=None,
         proxy=gateway.settings if gateway is not None else None,

@@ -86,7 +86,7 @@ class BlockRun:
         files_before = await make_manifest(self.client.requests, *listed, reply, request.filename) if listed else None
         if self.replay is not None:
             await self.replay.take(reply, request.filename)
-        result = to_result(reply, split_streams=self.options.split_streams)
+        result = to_result(reply)
         result.files_before = files_before
         await self._receive_files(result, reply, kept[0])
         if calls is not None:

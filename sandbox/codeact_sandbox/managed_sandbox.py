@@ -28,7 +28,6 @@ from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWork
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
 from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted, Unsupported
-from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import parse_size, parse_timeout
 from codeact_sandbox.types.observers import BlockId, Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from codeact_sandbox.types.option_parsing import merge_options, options_of
@@ -91,7 +90,6 @@ class ManagedSandbox:
         self._pool = pool
         if pool is not None:
             pool.check(self.options, self.tools)
-        self._languages = merge(self.options.languages)
         self._folder = WorkFolder()
         self.jobs_started: list[commands.Job] = []
         """The jobs of the last sandbox, without those whose output was dropped."""
@@ -124,7 +122,7 @@ class ManagedSandbox:
         async with self._lifecycle:
             self._stopped = True
             try:
-                if not isinstance(self.options, DockerOptions) or self.options.stop_container:
+                if self.options.autogen.stop_container:
                     self._lost = False
                     await self._stop()
             finally:
@@ -209,7 +207,7 @@ class ManagedSandbox:
             self.name = client.name
             # A sandbox that replaces one that has died must start even if the files have become too large for it.
             self.blocks = await prepare(
-                client, self.options, self.tools, self._folder.workspace, self._languages, all_files=not self._lost
+                client, self.options, self.tools, self._folder.workspace, all_files=not self._lost
             )
         except BaseException:
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
@@ -368,7 +366,7 @@ class ManagedSandbox:
     ) -> Result:
         options, workspace = self.options, self._folder.workspace
         attached = self.attachments.current if observed else ()
-        request = make_request(block, options, self._languages, scan=workspace is not None)
+        request = make_request(block, options, scan=workspace is not None)
         if isinstance(request, Result):
             notify_refused(attached, BlockId(client.name, self.blocks + 1), block, request)
             return request

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.data import check_data
@@ -14,7 +13,6 @@ from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.tools.search import STUBS_FOLDER
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxStartError
-from codeact_sandbox.types.languages import Language
 from codeact_sandbox.types.options import DockerOptions, SandboxOptions
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block
@@ -27,7 +25,6 @@ async def prepare(
     options: SandboxOptions,
     tools: Toolset,
     workspace: Workspace | None,
-    languages: Mapping[str, Language],
     *,
     all_files: bool,
 ) -> int:
@@ -42,31 +39,29 @@ async def prepare(
         await check_data(client, options)
         if workspace is not None:
             workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
-        return await _run_first_blocks(client, options, workspace, languages)
+        return await _run_first_blocks(client, options, workspace)
     except BaseException:
         await client.stop()
         raise
 
 
-async def _run_first_blocks(
-    client: RunnerClient, options: SandboxOptions, workspace: Workspace | None, languages: Mapping[str, Language]
-) -> int:
+async def _run_first_blocks(client: RunnerClient, options: SandboxOptions, workspace: Workspace | None) -> int:
     """Load the functions, and run `init_command`; return the number of blocks."""
-    blocks = 0
-    if options.functions_source is not None:
-        module = options.functions_module
-        await client.requests.write_file(f"{module}.py", 0o644, [options.functions_source.encode()])
+    blocks, extra = 0, options.autogen
+    if extra.functions_source is not None:
+        module = extra.functions_module
+        await client.requests.write_file(f"{module}.py", 0o644, [extra.functions_source.encode()])
         failed = "the functions failed to load"
-        if options.functions_packages and not isinstance(options, DockerOptions):
-            needed = ", ".join(options.functions_packages)
+        if extra.functions_packages and not isinstance(options, DockerOptions):
+            needed = ", ".join(extra.functions_packages)
             failed += f"; they need {needed}: install that for the Python that the sandbox runs, or use Docker"
         # Without a list of changed files: an import writes __pycache__.
-        await _run(client, options, languages, Block(f"import {module}"), failed=failed, scan=False)
+        await _run(client, options, Block(f"import {module}"), failed=failed, scan=False)
         blocks += 1
-    if options.init_command is not None:
+    if extra.init_command is not None:
         scan = workspace is not None
-        block = Block(options.init_command, "sh")
-        reply = await _run(client, options, languages, block, failed="init_command failed", scan=scan)
+        block = Block(extra.init_command, "sh")
+        reply = await _run(client, options, block, failed="init_command failed", scan=scan)
         blocks += 1
         if workspace is not None:
             await sync.pull(workspace, client, reply)
@@ -84,16 +79,15 @@ async def send_stubs(client: RunnerClient, tools: Toolset) -> None:
 async def _run(
     client: RunnerClient,
     options: SandboxOptions,
-    languages: Mapping[str, Language],
     block: Block,
     *,
     failed: str,
     scan: bool,
 ) -> Reply:
-    request = make_request(block, options, languages, scan=scan, of_caller=False)
+    request = make_request(block, options, scan=scan, of_caller=False)
     assert not isinstance(request, Result)
     reply = await client.blocks.run(request.message, request.code, PREPARE_TIMEOUT_S)
-    result = to_result(reply, split_streams=options.split_streams)
+    result = to_result(reply)
     if result.exit_code != 0:
         raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")
     return reply

@@ -14,7 +14,7 @@ from autogen_codeact import executors
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxFileError
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.host.blocks import default_filename
-from codeact_sandbox.types.languages import find_language, merge
+from codeact_sandbox.types.languages import find_language
 from tests.sandbox.sandboxes import block
 
 from .canaries import SECRET, Canaries
@@ -23,7 +23,7 @@ from .subject import Subject, each_engine
 
 def name_of(code: str) -> str:
     """The file that the executor will save a block to."""
-    language = find_language("python", merge(None))
+    language = find_language("python")
     assert language is not None
     return default_filename(block(code).code, language)
 

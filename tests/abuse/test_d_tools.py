@@ -141,7 +141,7 @@ async def test_a_hundred_thousand_calls_at_once_are_bounded(subject: Subject, re
         return thing
 
     count.__name__ = "echo"
-    await subject.start({"tools": [Tool(count)], "tool_limits": ToolLimits(calls=1000, in_flight=8)})
+    await subject.start({"tools": [Tool(count)], "tool_limits": ToolLimits(calls=1000)})
     supervisor = subject.pid_one()
     assert supervisor is not None
     await subject.out("print(echo('x' * 1000)[:1])")

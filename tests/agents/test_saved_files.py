@@ -16,7 +16,6 @@ from autogen_core.models import AssistantMessage, UserMessage
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_runner import INTERRUPTED
 from autogen_codeact.agents.replay import FILES_UNKNOWN
-from autogen_codeact.executors.arguments import GONE
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import from_agent, python, user
 from tests.agents.replay.support import DIFFERENT
@@ -103,8 +102,6 @@ def test_configurations_load_and_are_dumped_with_the_same_values() -> None:
         config = golden(name)
         agent = ChatAgent.load_component(config)  # type: ignore[attr-defined]
         assert type(agent) is kind
-        executor = config["config"]["code_executor"]["config"]
-        config["config"]["code_executor"]["config"] = {key: executor[key] for key in executor if key not in GONE}
         assert contains(agent.dump_component().model_dump(exclude_none=True)["config"], config["config"])
 
 

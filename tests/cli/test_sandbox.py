@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from tests.cases import case
 from tests.cli.support import code, codeact
@@ -97,7 +99,7 @@ def test_demo_works_without_docker(bubblewrap, tmp_path):
     assert min(page.stat().st_size, plot.stat().st_size) > 500
 
 
-BASE = {"timeout": 60, "work_dir": None, "mode": "session", "delete_tmp_files": True}
+BASE = {"timeout": 60, "work_dir": None, "mode": "session"}
 
 
 def test_options_become_arguments():
@@ -117,8 +119,9 @@ def test_options_become_arguments():
             assert choice.options() == {**BASE, **expected}
 
 
-def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
-    for arguments, complaint in [
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
         (
             ["--option", "memory=512"],
             "memory='512' is 512 bytes, and a sandbox needs 20m to start; did you mean '512m'?",
@@ -144,12 +147,12 @@ def test_a_wrong_option_is_status_2(docker_engine, tmp_path_factory):
             "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",
         ),
         (["--option", "limits=3"], "limits must be Limits(memory='512m', ...), not 3"),
-    ]:
-        with case(arguments, complaint):
-            tmp_path = tmp_path_factory.mktemp("case")
-            done = codeact("exec", "-", *arguments, stdin=code("print(1)"), cwd=tmp_path)
-            assert (done.status, done.out) == (2, "")
-            assert complaint in done.err
+    ],
+)
+def test_a_wrong_option_is_status_2(docker_engine, tmp_path, arguments, complaint):
+    done = codeact("exec", "-", *arguments, stdin=code("print(1)"), cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
 
 
 def test_exec_with_data_variables_and_a_larger_disk(docker_engine, tmp_path):

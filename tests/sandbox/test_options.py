@@ -54,14 +54,9 @@ NO_NETWORK = (
         ({"memory": [1]}, ValueError, "DockerOptions(memory=…): Input should be a valid string"),
         ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),
         (
-            {"read_only": "perhaps"},
+            {"allow_pip": "perhaps"},
             ValueError,
-            "DockerOptions(read_only=…): Input should be a valid boolean, unable to interpret input",
-        ),
-        (
-            {"functions_module": "a b"},
-            ValueError,
-            "functions_module must be an identifier such as 'functions', not 'a b'.",
+            "DockerOptions(allow_pip=…): Input should be a valid boolean, unable to interpret input",
         ),
         (
             {"network": "bridge", "allow_domains": ["a.example"]},
@@ -93,7 +88,7 @@ TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
     "pool with Limits": lambda: ExecutorPool(limits=Limits(memory="2g", cpus=2)).executor(memory="2g", cpus=2).options,
     "from a pool": lambda: AsyncSandbox(pool=SandboxPool(memory="2g", cpus=2), memory="2g", cpus=2)._managed.options,
     "texts": lambda: parse_options(DockerOptions, parse_texts(["memory=2g", "cpus=2"])),
-    "command line": lambda: DockerOptions(**SandboxChoice(memory="2g", others=("cpus=2",)).options()),
+    "command line": lambda: DockerOptions(**SandboxChoice(others=("memory=2g", "cpus=2")).options()),
     "component": lambda: (
         DockerCommandLineCodeExecutor.load_component(
             DockerCommandLineCodeExecutor(memory="2g", cpus=2).dump_component()
@@ -124,7 +119,7 @@ def test_values_of_the_environment_are_never_shown() -> None:
 
 
 def test_what_can_hold_a_secret_is_not_in_the_repr() -> None:
-    options = DockerOptions(docker_host="ssh://user:s3cr3t@host", init_command="login s3cr3t")
+    options = DockerOptions(docker_host="ssh://user:s3cr3t@host")
     assert "s3cr3t" not in repr(options)
 
 
@@ -137,21 +132,20 @@ def test_texts_of_a_command_line_become_arguments() -> None:
         "timeout=3",
         "container_name=12",
     ]
-    arguments = parse_texts([*texts, "read_only=false", 'languages={"wc": ["wc", "-c"]}', "environment=API_KEY"])
+    arguments = parse_texts([*texts, "allow_pip=false", "environment=API_KEY"])
     assert arguments == {
         "network": "bridge",
         "limits": Limits(memory="2g"),
         "preload": ["numpy", "pandas"],
         "timeout": 3,
         "container_name": "12",
-        "read_only": False,
-        "languages": {"wc": ["wc", "-c"]},
+        "allow_pip": False,
         "environment": ["API_KEY"],
     }
     assert parse_options(DockerOptions, arguments).limits.memory == "2g"
     for wrong in ("network", "colour=red"):
         with pytest.raises(
-            ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, allow_pip, auto_remove"
+            ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, allow_pip, bind_dir"
         ):
             parse_texts([wrong])
     with pytest.raises(ValueError, match=r"with the name of an option; did you mean 'memory'\?$"):

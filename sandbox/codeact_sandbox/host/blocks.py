@@ -16,7 +16,7 @@ from codeact_sandbox.host.protocol import Frame
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.filenames import safe_name
-from codeact_sandbox.types.languages import Language
+from codeact_sandbox.types.languages import LANGUAGES, Language, find_language
 from codeact_sandbox.types.limits import MAX_PAYLOAD
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.paths import WORKSPACE
@@ -59,7 +59,6 @@ def check_block(block: object) -> None:
 def make_request(
     block: CodeAndLanguage,
     options: SandboxOptions,
-    languages: Mapping[str, Language],
     *,
     scan: bool = False,
     of_caller: bool = True,
@@ -69,9 +68,9 @@ def make_request(
     With `scan` the reply lists the changed files. A block not `of_caller` has no limit of processor time, and leaves no file.
     """
     code, label, session = block.code, block.language, options.mode == "session"
-    language = languages.get(label.strip().lower())
+    language = find_language(label)
     if language is None:
-        others = ", ".join(sorted({each.name for each in languages.values()} - {"python", "sh"}))
+        others = ", ".join(sorted({each.name for each in LANGUAGES.values()} - {"python", "sh"}))
         return _refusal(
             127,
             "UnknownLanguage",
@@ -89,11 +88,9 @@ def make_request(
         outside = comment is not None and (comment.startswith("/") or ".." in comment.split("/"))
         why = "Filename is not in the workspace." if outside else "The `filename:` comment can't be followed."
         return _refusal(1, "BadFilename", f"{why} {error}")
-    in_interpreter = language.command == ("python3",) and language.name == "python"
     keep_state = session and language.name in SHELLS
-    command: list[str] | None = [*language.command, "{file}"]
-    if in_interpreter:
-        command = None  # the interpreter already runs
+    # Python's interpreter already runs.
+    command = [*language.command, "{file}"] if language.name != "python" else None
     named = filename is not None
     if filename is None and keep_state:
         filename = "." + default_filename(code, language)[:SHELL_NAME] + ".sh"
@@ -104,7 +101,7 @@ def make_request(
     message = {"path": path, "command": command, "keep_state": keep_state, "scan": scan, "cpu_seconds": cpu_seconds}
     if filename is not None:
         message["hide"] = path
-        message["delete"] = not named and (session or options.delete_tmp_files or not of_caller)
+        message["delete"] = not named and (session or options.autogen.delete_tmp_files or not of_caller)
     return BlockRequest(message, encoded, filename)
 
 
@@ -138,36 +135,32 @@ def _refusal(exit_code: int, kind: str, sentence: str) -> Result:
     return Result(exit_code, sentence, outcome="error", error=ErrorInfo(kind, sentence))
 
 
-def to_result(reply: Reply, *, split_streams: bool) -> Result:
+def to_result(reply: Reply) -> Result:
     """Make the result of one block, without its files."""
     message = reply.message
     try:
-        dropped = [int(count) for count in message["dropped"]]
-        texts: list[str] = []
+        dropped, tail = int(message["dropped"][0]), int(message["tail"][0])
+        data = reply.streams.get(Frame.STDOUT, bytearray())
+        head = len(data) - tail if dropped else len(data)
+        text = data[:head].decode("utf-8", "replace")
+        if dropped:
+            text += f"\n[... {dropped:,} bytes dropped ...]\n{data[head:].decode('utf-8', 'replace')}"
         displays: tuple[Display, ...] = ()
-        for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)]):
-            data, tail = reply.streams.get(kind, bytearray()), int(message["tail"][index])
-            head = len(data) - tail if dropped[index] else len(data)
-            texts.append(data[:head].decode("utf-8", "replace"))
-            if dropped[index]:
-                texts[-1] += f"\n[... {dropped[index]:,} bytes dropped ...]\n{data[head:].decode('utf-8', 'replace')}"
-            if index == 0 and reply.displays.kept:
-                displays = reply.displays.placed(partial(_text_offset, data, head, dropped[0]))
+        if reply.displays.kept:
+            displays = reply.displays.placed(partial(_text_offset, data, head, dropped))
         if message["outcome"] == "cancel":
             message = {**message, "outcome": "crashed", "exit_code": 130, "error": vars(STOPPED)}
         error = message["error"]
         outcome, state = _OUTCOMES[message["outcome"]], _STATES[message["state"]]
         return Result(
             exit_code=int(message["exit_code"]),
-            output="".join(texts) + last_line(outcome, state),
+            output=text + last_line(outcome, state),
             outcome=outcome,
-            stdout=texts[0] if split_streams else None,
-            stderr=texts[1] if split_streams else None,
             value=reply.value,
             value_repr=None if message["value"] is None else _text_of(message["value"]),
             error=_error_info(error) if error else None,
             duration_s=float(message["duration_s"]),
-            truncated=sum(dropped),
+            truncated=dropped,
             state=state,
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
@@ -207,7 +200,6 @@ def combine(results: Sequence[R]) -> R:
     if len(results) == 1:
         return results[0]
     last = results[-1]
-    split = last.stdout is not None
     files = {item.name: item for result in results for item in result.artifacts}
     starts = itertools.accumulate((len(result.output) for result in results), initial=0)
     displays = [
@@ -219,8 +211,6 @@ def combine(results: Sequence[R]) -> R:
         last,
         output="".join(result.output for result in results),
         code_file=next((result.code_file for result in results if result.code_file), None),
-        stdout="".join(result.stdout or "" for result in results) if split else None,
-        stderr="".join(result.stderr or "" for result in results) if split else None,
         duration_s=sum(result.duration_s for result in results),
         truncated=sum(result.truncated for result in results),
         artifacts=tuple(files.values()),

@@ -23,14 +23,12 @@ class OutputChunk:
 
     Args:
         block: Which of the blocks, from 0.
-        stream: `stdout` (which carries both unless `split_streams=True`) or `stderr`.
         text: The text; characters are never cut in two. Empty if it is a display: the line for it in the output is text.
         display: What the block has shown; None if it is text. Its line is the next text, unless its `offset` is None: then it
             comes later. If its file has to get another name, the result says so.
     """
 
     block: int
-    stream: Stream
     text: str
     display: Display | None = None
 
@@ -42,44 +40,39 @@ class OutputChunks:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
         self._head_room = limit - limit // 2
-        self._shown: dict[Stream, int] = {}
-        self._held: set[Stream] = set()
+        self._shown = 0  # characters of the block so far
+        self._is_held = False  # whether more has come than there is room for: the result has the rest
 
     def listener(self, block: int) -> OutputCallback:
         """Return the callback for one block's output."""
-        decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in STREAMS}
-        room = dict.fromkeys(STREAMS, self._head_room)
-        self._shown, self._held = dict.fromkeys(STREAMS.values(), 0), set()
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        room = self._head_room
+        self._shown, self._is_held = 0, False
 
-        def listen(kind: bytes, data: bytes | Display) -> None:
+        def listen(_: bytes, data: bytes | Display) -> None:
+            nonlocal room
             if isinstance(data, Display):
                 # Behind the head, the text before it comes only with the result.
-                is_next = data.offset == self._head_room - room[Frame.STDOUT] and "stdout" not in self._held
-                self._put(
-                    OutputChunk(block, "stdout", "", replace(data, offset=self._shown["stdout"] if is_next else None))
-                )
+                is_next = data.offset == self._head_room - room and not self._is_held
+                self._put(OutputChunk(block, "", replace(data, offset=self._shown if is_next else None)))
                 return
-            stream = STREAMS[kind]
-            if len(data) > room[kind]:
+            if len(data) > room:
                 # This is the tail, which the runner has kept until now: only the result shows what is missing before it.
-                self._held.add(stream)
-                data = data[: room[kind]]
-            room[kind] -= len(data)
-            text = decoders[kind].decode(data)
+                self._is_held = True
+                data = data[:room]
+            room -= len(data)
+            text = decoder.decode(data)
             if text:
-                self._shown[stream] += len(text)
-                self._put(OutputChunk(block, stream, text))
+                self._shown += len(text)
+                self._put(OutputChunk(block, text))
 
         return listen
 
     def finish(self, block: int, result: Result) -> None:
         """Emit the rest of a block's output."""
-        texts = {"stdout": result.output if result.stdout is None else result.stdout, "stderr": result.stderr or ""}
-        for stream in sorted(self._held, reverse=True):
-            self._put(OutputChunk(block, stream, texts[stream][self._shown[stream] :]))
-        line = last_line(result.outcome, result.state)
-        if line and result.stdout is None and "stdout" not in self._held:
-            self._put(OutputChunk(block, "stdout", line))
+        rest = result.output[self._shown :] if self._is_held else last_line(result.outcome, result.state)
+        if rest:
+            self._put(OutputChunk(block, rest))
 
     def close(self) -> None:
         """End the iteration: there is no more output."""

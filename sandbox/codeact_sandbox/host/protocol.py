@@ -134,7 +134,6 @@ class RunnerSettings:
     workspace: str  # the working directory in the sandbox
     preload: tuple[str, ...]  # modules that are imported before any code runs
     output_limit: int  # bytes of output kept of each stream of a block
-    split_streams: bool  # whether standard output and error are kept apart
     checkpoint: bool  # whether a session is checkpointed before each block
     memory_bytes: int | None  # the sandbox's memory limit, or None
     # resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`

@@ -194,7 +194,7 @@ class RunningBlocks:
         try:
             killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
             self.add_undelivered(checked_entries(killed.message.get("files", [])))
-            cancelled.result = to_result(killed, split_streams=False)  # type: ignore[attr-defined]
+            cancelled.result = to_result(killed)  # type: ignore[attr-defined]
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self._stop()

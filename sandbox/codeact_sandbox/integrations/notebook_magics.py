@@ -106,7 +106,7 @@ class CellOutput:
         result: Result | None = getattr(interrupt, "result", None)
         if result is None:
             return cell_error("KeyboardInterrupt", "the cell was stopped")
-        self.add(OutputChunk(0, "stdout", result.output[self._chars :]))
+        self.add(OutputChunk(0, result.output[self._chars :]))
         return cell_error("KeyboardInterrupt", "the cell was stopped" + _STATES[result.state])
 
     def _print(self, text: str) -> None:

@@ -63,7 +63,7 @@ class CodeactSandbox(strands.sandbox.Sandbox):
             return
         async for item in self.sandbox.stream(code, timeout=timeout):
             if isinstance(item, OutputChunk):
-                yield StreamChunk(item.text, item.stream)
+                yield StreamChunk(item.text, "stdout")
             else:
                 yield await self._result(item, timeout)
 

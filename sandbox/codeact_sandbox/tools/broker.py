@@ -47,6 +47,12 @@ from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumen
 
 logger = logging.getLogger("codeact_sandbox")
 
+IN_FLIGHT = 16  # calls of one block that are worked on at the same time; the others wait
+CALL_BYTES = 1024**2  # of one call's name and arguments as JSON
+ANSWER_BYTES = 4 * 1024**2  # of one result as JSON
+# Of all calls of one block, and of all results that it gets: the call log keeps them.
+BYTES_IN = 16 * 1024**2
+BYTES_OUT = 64 * 1024**2
 CANCEL_GRACE_S = 1.0
 RECORD_TIMEOUT_S = 30.0
 _NUMBER = struct.Struct("!I")
@@ -98,8 +104,8 @@ class ToolBroker:
         """Return the settings with which the runner starts."""
         return {
             "sources": sources(list(self.tools.values())),
-            "in_flight": self.limits.in_flight,
-            "call_bytes": parse_size(self.limits.call_bytes),
+            "in_flight": IN_FLIGHT,
+            "call_bytes": CALL_BYTES,
         }
 
     def started(self, settings: Mapping[str, Any] | None) -> None:
@@ -182,7 +188,7 @@ class BlockCalls:
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
         """Process a `TOOL_CALL` or `CANCEL_CALL` frame."""
-        if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
+        if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + CALL_BYTES:
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)
         if kind == Frame.CANCEL_CALL:
@@ -190,7 +196,7 @@ class BlockCalls:
                 self._cancelled.add(number)
                 self._schedule(self._on_cancel, number)
             return
-        if number in self._open or len(self._open) >= self._limits.in_flight:
+        if number in self._open or len(self._open) >= IN_FLIGHT:
             raise SandboxProtocolError("the sandbox sent more calls at once than its limits allow")
         self._open.add(number)
         self._schedule(self._on_call, number, payload[_NUMBER.size :])
@@ -205,7 +211,7 @@ class BlockCalls:
     def _on_call(self, number: int, payload: bytes) -> None:
         if self._ended:
             return
-        if len(self._calls) >= self._limits.calls or self._bytes_in + len(payload) > parse_size(self._limits.bytes_in):
+        if len(self._calls) >= self._limits.calls or self._bytes_in + len(payload) > BYTES_IN:
             self._over_budget += 1
             self._answer(number, self._refusal)
             return
@@ -231,7 +237,9 @@ class BlockCalls:
     def _refusal(self) -> bytes:
         """What each call beyond the budget is answered; written once, because code may make any number of them."""
         limits = self._limits
-        reason = f"a block may make {limits.calls:,} calls to host tools, with {limits.bytes_in} of arguments; this is one more"
+        reason = (
+            f"a block may make {limits.calls:,} calls to host tools, with {BYTES_IN:,} bytes of them; this is one more"
+        )
         return write_error("ToolBudgetExceeded", reason, ["RuntimeError"])
 
     async def _serve(self, call: _Call, payload: bytes) -> None:
@@ -262,11 +270,9 @@ class BlockCalls:
             self._fail(call, "error", kind, message, bases)
 
     async def _written(self, value: Any) -> tuple[bytes, Any]:
-        body, result = await write_answer(value, parse_size(self._limits.answer_bytes))
-        if self._bytes_out + len(body) > parse_size(self._limits.bytes_out):
-            raise ValueError(
-                f"the results for one block may have {self._limits.bytes_out}; with this one they have more"
-            )
+        body, result = await write_answer(value, ANSWER_BYTES)
+        if self._bytes_out + len(body) > BYTES_OUT:
+            raise ValueError(f"the results for one block may have {BYTES_OUT:,} bytes; with this one they have more")
         return body, result
 
     async def _read(self, call: _Call, payload: bytes) -> Request:

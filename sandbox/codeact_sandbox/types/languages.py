@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,6 @@ class Language:
 
 
 _SLASHES = ("//", "/*")
-_ANY_COMMENT = ("#", "//", "/*", "--", "<!--", ";", "%")
 
 # Node strips types itself from 22.6 on, so TypeScript needs no package and no network.
 _NODE_TYPES = ("node", "--experimental-strip-types", "--disable-warning=ExperimentalWarning")
@@ -55,42 +51,12 @@ LANGUAGES: dict[str, Language] = {
 }
 """The built-in languages by label; whether the image has the command is known when a block runs."""
 
-_LABEL = re.compile(r"[^\s`]+")
+
+def find_language(label: str) -> Language | None:
+    """Find the language of a block by its label."""
+    return LANGUAGES.get(label.strip().lower())
 
 
-def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Language | None:
-    """Find the language of a block."""
-    return table.get(label.strip().lower())
-
-
-def labels(table: Mapping[str, Language]) -> set[str]:
-    """Return all labels in a table: names and aliases."""
-    return {label for language in table.values() for label in (language.name, *language.aliases)}
-
-
-def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Language]:
-    """Return a table of the built-in languages with the user's languages and commands, by label."""
-    table = dict(LANGUAGES)
-    for given, command in (custom or {}).items():
-        label = given.strip().lower()
-        if not _LABEL.fullmatch(label):
-            raise ValueError(f"{given!r} is not a label for a language; give one word such as 'julia'.")
-        words = _command(given, command)
-        known = table.get(label)
-        if known is not None:
-            changed = replace(known, command=words)
-            table |= {label: changed for label, language in table.items() if language is known}
-        else:
-            extension = label if label.isalnum() and label.isascii() else "txt"
-            table[label] = Language(label, words, extension, comments=_ANY_COMMENT)
-    return table
-
-
-def _command(label: str, command: str | Sequence[str]) -> tuple[str, ...]:
-    try:
-        words = shlex.split(command) if isinstance(command, str) else list(command)
-    except ValueError as error:
-        raise ValueError(f"The command for {label!r} can't be split into words: {error}.") from None
-    if not words or not all(isinstance(word, str) and word and "\0" not in word for word in words):
-        raise ValueError(f"The command for {label!r} is empty or has an empty word; give one such as ['julia'].")
-    return tuple(words)
+def labels() -> set[str]:
+    """Return all labels: names and aliases."""
+    return {label for language in _BUILT_IN for label in (language.name, *language.aliases)}

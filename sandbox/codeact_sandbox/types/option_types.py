@@ -33,18 +33,11 @@ class CommonKeywords(LimitKeywords, total=False):
     data: Sequence[Path | str]
     skills: Sequence[Path | str]
     snapshot: Path | str | None
-    functions_source: str | None
-    functions_packages: Sequence[str]
-    functions_module: str
-    init_command: str | None
-    delete_tmp_files: bool
     mode: Literal["process", "session"]
     limits: Limits
     environment: Mapping[str, str] | Sequence[str] | None
     secrets: Mapping[str, Secret] | None
     preload: Sequence[str]
-    languages: Mapping[str, str | Sequence[str]] | None
-    split_streams: bool
     checkpoint: bool
     allow_domains: Sequence[str]
     allow_pip: bool
@@ -55,14 +48,10 @@ class CommonKeywords(LimitKeywords, total=False):
 class DockerKeywords(CommonKeywords, total=False):
     """The fields of `DockerOptions`, without those that executors take by position."""
 
-    auto_remove: bool
-    stop_container: bool
     device_requests: Sequence[Mapping[str, Any]] | None
     extra_volumes: Mapping[str, Mapping[str, str]] | None
-    extra_hosts: Mapping[str, str] | None
     user: str | None
     network: str
-    read_only: bool
     seccomp: str
     runtime: str | None
     packages: Sequence[str]

@@ -5,9 +5,9 @@ Executors, pools, `Sandbox`, `AsyncSandbox`, the command line and component conf
 
 from __future__ import annotations
 
-import keyword
 import os
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast
 
@@ -27,7 +27,6 @@ from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.environment import EnvironmentValue
 from codeact_sandbox.types.host_paths import check_readable, parse_data
 from codeact_sandbox.types.keyword_model import KeywordModel
-from codeact_sandbox.types.languages import merge
 from codeact_sandbox.types.limits import (
     Limits,
     ToolLimits,
@@ -76,21 +75,9 @@ def _check_network(value: object) -> object:
     return value
 
 
-def check_module_name(name: str) -> str:
-    """Return the name of a module."""
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"functions_module must be an identifier such as 'functions', not {name!r}.")
-    return name
-
-
 def _check_domains(value: Any) -> list[str]:
     Policy(value)
     return list(value)
-
-
-def _check_languages(value: Any) -> dict[str, Any]:
-    merge(value)
-    return {name: command if isinstance(command, str) else list(command) for name, command in (value or {}).items()}
 
 
 def _parse_environment(value: Any) -> dict[str, EnvironmentValue]:
@@ -128,6 +115,20 @@ _HIDDEN = Field(repr=False)
 OrEmpty = BeforeValidator(lambda value: {} if value is None else value)
 
 
+@dataclass(frozen=True)
+class AutoGenOptions:
+    """What AutoGen's executors have in addition to the options of a sandbox, with its names and meanings."""
+
+    functions_source: str | None = None  # source of a module that the code can import
+    functions_packages: Sequence[str] = ()  # packages that this module needs
+    functions_module: str = "functions"  # name of this module
+    init_command: str | None = None  # shell command that runs once when the sandbox has started
+    delete_tmp_files: bool = False  # whether the code of blocks without a name is not kept in `work_dir`
+    auto_remove: bool = True  # whether the container is removed when it ends
+    stop_container: bool = True  # whether `stop` ends the container
+    extra_hosts: Mapping[str, str] | None = None  # names for the container's /etc/hosts
+
+
 class SandboxOptions(KeywordModel):
     """Options that every kind of sandbox has; the fields of `limits` can also be given by their own names."""
 
@@ -138,8 +139,7 @@ class SandboxOptions(KeywordModel):
     backend: ClassVar[Literal["docker", "bubblewrap"]]
     """Name of the backend: `docker` or `bubblewrap`."""
     per_run: ClassVar[Set[str]] = {
-        *("timeout", "work_dir", "snapshot", "init_command", "delete_tmp_files", "languages", "write_back"),
-        *("tool_limits", "functions_source", "functions_packages", "functions_module"),
+        *("timeout", "work_dir", "snapshot", "write_back", "tool_limits"),
     }
     """Options that do not shape the sandbox itself: they may differ between a pool and those who use its sandboxes."""
 
@@ -169,13 +169,6 @@ class SandboxOptions(KeywordModel):
         "File that `snapshot()` of a sandbox has written: the workspace begins with what is in it. Not together "
         "with `work_dir` or `bind_dir`. By default none.",
     ] = None
-    functions_source: Annotated[str | None, "Source of a Python module that the code can import."] = None
-    functions_packages: Annotated[
-        Sequence[str], _names("functions_packages"), "Python packages that this module needs."
-    ] = ()
-    functions_module: Annotated[str, AfterValidator(check_module_name), "Name of this module."] = "functions"
-    init_command: Annotated[str | None, "Shell command that runs once when the sandbox has started.", _HIDDEN] = None
-    delete_tmp_files: Annotated[bool, "Whether the code of blocks without a name is not kept in `work_dir`."] = False
     mode: Annotated[
         Mode,
         BeforeValidator(_check_mode),
@@ -200,14 +193,6 @@ class SandboxOptions(KeywordModel):
         _names("preload"),
         "Modules imported before the first block, so that blocks that import them start at once.",
     ] = ()
-    languages: Annotated[
-        Mapping[str, str | Sequence[str]] | None,
-        PlainValidator(_check_languages),
-        'Further languages: label to command, for example {"julia": "julia"}.',
-    ] = None
-    split_streams: Annotated[
-        bool, "Whether `stdout` and `stderr` of the result are kept apart; their order is then lost."
-    ] = False
     checkpoint: Annotated[
         bool,
         BeforeValidator(parse_checkpoint),
@@ -271,6 +256,11 @@ class SandboxOptions(KeywordModel):
         return {*cls.model_fields, *Limits.model_fields}
 
     @property
+    def autogen(self) -> AutoGenOptions:
+        """What only AutoGen's executors have."""
+        return AutoGenOptions()
+
+    @property
     def variables(self) -> dict[str, EnvironmentValue]:
         """Return the parsed variables of `environment`."""
         return cast(dict[str, EnvironmentValue], self.environment)
@@ -303,12 +293,6 @@ class DockerOptions(SandboxOptions):
         "`python:3-slim` if that is missing and a registry answers.",
     ] = DEFAULT_IMAGE
     container_name: Annotated[str | None, "Name of the container. By default a new one each time."] = None
-    auto_remove: Annotated[bool, "Whether the container is removed when it ends."] = True
-    stop_container: Annotated[
-        bool,
-        "Whether `stop` ends the container. If False it is kept for the next `start`, at the longest until this "
-        "process ends.",
-    ] = True
     device_requests: Annotated[
         Sequence[Mapping[str, Any]] | None,
         PlainValidator(lambda value: [_parse_device(request) for request in value or ()]),
@@ -317,14 +301,12 @@ class DockerOptions(SandboxOptions):
     extra_volumes: Annotated[Mapping[str, Mapping[str, str]] | None, OrEmpty, "Further mounts, as in Docker's SDK."] = (
         None
     )
-    extra_hosts: Annotated[Mapping[str, str] | None, OrEmpty, "Names for the container's /etc/hosts."] = None
     user: Annotated[
         str | None, '"uid:gid" in the container. By default the owner of `bind_dir`, or 65534:65534 (nobody).'
     ] = None
     network: Annotated[
         str, BeforeValidator(_check_network), 'Docker network: "none", "bridge", or the name of one of your own.'
     ] = "none"
-    read_only: Annotated[bool, "Whether the root file system is read-only."] = True
     seccomp: Annotated[
         str,
         'System calls that the code may make: "default" for this package\'s list (docs/security.md), "engine" '
@@ -362,11 +344,12 @@ class DockerOptions(SandboxOptions):
     @property
     def all_packages(self) -> list[str]:
         """Return the packages of the image, those of the module of functions included."""
-        return list(dict.fromkeys([*self.packages, *self.functions_packages]))
+        return list(dict.fromkeys([*self.packages, *self.autogen.functions_packages]))
 
     def shape(self) -> dict[str, Any]:
         """Return the options that shape the sandbox itself, by name."""
-        return {**super().shape(), "packages": set(self.all_packages)}
+        own = {"auto_remove": self.autogen.auto_remove, "extra_hosts": self.autogen.extra_hosts or {}}
+        return {**super().shape(), "packages": set(self.all_packages), **own}
 
 
 class BubblewrapOptions(SandboxOptions):

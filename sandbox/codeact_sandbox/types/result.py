@@ -220,8 +220,6 @@ class Result:
         code_file: First file of code that was run, on the host, or None. With `delete_tmp_files=True` it is gone by now; in a
             session, too, unless the block has named it.
         outcome: How the (last) block ended.
-        stdout: Standard output alone, only with `split_streams=True`.
-        stderr: Standard error alone, only with `split_streams=True`.
         value: Value of the last bare expression (session mode) if it is plain: a number, `str`, `bytes`, `bool`, a list, tuple,
             dict or set of such values, of at most 64 KiB and 16 levels. A scalar of numpy is the number. Else None.
         value_repr: Text of the last bare expression's value as it is printed; None if there is none, or it is None.
@@ -245,8 +243,6 @@ class Result:
     output: str
     code_file: str | None = None
     outcome: Outcome = "ok"
-    stdout: str | None = None
-    stderr: str | None = None
     value: Any = None
     value_repr: str | None = None
     error: ErrorInfo | None = None

@@ -15,7 +15,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageTool, ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, accuracy, scorer
 from inspect_ai.solver import solver
-from inspect_ai.tool import bash, bash_session, python
+from inspect_ai.tool import bash, python
 from inspect_ai.util import (
     OutputLimitExceededError,
     SandboxEnvironmentSpec,
@@ -96,17 +96,6 @@ def test_an_agent_uses_tools_in_the_sandboxes_of_several_samples(engine, tmp_pat
         assert again.text == f"{name}\n9\n"
         assert {key: score.value for key, score in sample.scores.items()} == {"file_out": True}
     assert wait_until(lambda: not sandboxes())
-
-
-@pytest.mark.parametrize("engine", ["docker"], indirect=True)
-def test_tools_that_install_a_program_need_a_container_that_can_be_written_to(engine, tmp_path):
-    calls = [("bash_session", {"action": "type_submit", "input": "x=4"})] * 2
-    calls.append(("bash_session", {"action": "type_submit", "input": "echo $((x + 1))"}))
-    task = Task([Sample("Go.")], solver=react(tools=[bash_session()]), sandbox=spec_of(engine, read_only=False))
-    (log,) = evaluate(task, model=model_of(calls), log_dir=str(tmp_path), **QUIET)
-    assert log.status == "success", log.error
-    told = [message.text for message in log.samples[0].messages if isinstance(message, ChatMessageTool)]
-    assert "5" in [line.strip() for text in told for line in text.splitlines()]
 
 
 def test_no_sandbox_is_left_after_an_error(engine, tmp_path):

@@ -214,7 +214,7 @@ RESULT = {
 
 def sandbox(play: Callable[[socket.socket], None], *, grace_s: float = 5) -> tuple[RunnerClient, FakeLauncher]:
     launcher = FakeLauncher(play)
-    configuration = RunnerSettings("process", "/workspace", (), 1024, False, True, None)
+    configuration = RunnerSettings("process", "/workspace", (), 1024, True, None)
     return RunnerClient(launcher, configuration, "fake", start_timeout_s=5, grace_s=grace_s), launcher
 
 
@@ -337,4 +337,4 @@ class TestResults:
     def test_results_that_are_wrong_are_a_protocol_error(self, change: Any) -> None:
         reply = Reply({**RESULT, **change}, b"", {})
         with pytest.raises(SandboxProtocolError, match="malformed result"):
-            to_result(reply, split_streams=False)
+            to_result(reply)

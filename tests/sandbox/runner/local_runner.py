@@ -32,7 +32,7 @@ class LocalRunner:
     def __init__(self, python: str, folder: Path, *, cgroup: Path | None = None, **config: Any) -> None:
         workspace = folder / "workspace"
         workspace.mkdir(parents=True, exist_ok=True)
-        settings = RunnerSettings("process", str(workspace), (), 1 << 20, False, True, None)
+        settings = RunnerSettings("process", str(workspace), (), 1 << 20, True, None)
         self.config = {**vars(settings), **config}
         self.modules = runner_modules.compiled_frame()
         """The frame with compiled modules that it gets."""

@@ -84,7 +84,7 @@ async def start(play: Play, python: str | None) -> Runner:
     ended = threading.Event()
     launcher = FakeLauncher(run)
     launcher.python = python
-    settings = RunnerSettings("process", "/workspace", (), 1024, False, True, None)
+    settings = RunnerSettings("process", "/workspace", (), 1024, True, None)
     client = RunnerClient(launcher, settings, "fake", start_timeout_s=30, grace_s=5)
     try:
         await asyncio.wait_for(client.start(), 30)

@@ -120,21 +120,6 @@ class TestStreams:
         """
         assert await out(session, code) == "0\n0\n1\n-1\n2\n-2\nsub\nend\n"
 
-    async def test_streams_can_be_split(self, make_executor):
-        executor = await make_executor(mode="session", split_streams=True)
-        code = "import sys\nprint('out'); print('err', file=sys.stderr); 'value'"
-        result = await run(executor, code)
-        assert (result.stdout, result.stderr, result.output) == ("out\n'value'\n", "err\n", "out\n'value'\nerr\n")
-        shell = await run(executor, "echo out; echo err >&2", "sh")
-        assert (shell.stdout, shell.stderr) == ("out\n", "err\n")
-        # Each has its own cap.
-        flood = "import sys\nfor stream in (sys.stdout, sys.stderr): stream.write(('x' * 99 + '\\n') * 20000)"
-        result = await run(executor, flood)
-        assert result.truncated == 2 * (2_000_000 - 1024 * 1024)
-        await run(executor, "import os; os.close(0); os.close(1); os.close(2)")
-        result = await run(executor, code)
-        assert (result.stdout, result.stderr) == ("out\n'value'\n", "err\n")
-
     async def test_output_of_a_thread_between_two_blocks_is_in_the_notes(self, session):
         await out(session, "import threading; timer = threading.Timer(0.2, print, ['between']); timer.start()")
         await asyncio.sleep(1)

@@ -13,6 +13,7 @@ import pytest
 
 from autogen_codeact.executors import SandboxProtocolError, ToolLimits
 from codeact_sandbox.host import protocol
+from codeact_sandbox.tools import broker as brokers
 from codeact_sandbox.tools.broker import BlockCalls, ToolBroker
 from codeact_sandbox.types.observers import BlockId
 from codeact_sandbox.types.run_context import NO_CONTEXT, Block
@@ -53,7 +54,10 @@ class TestHost:
         ],
         ids=["empty", "no number", "no number in U", "too long", "twice the same", "too many at once"],
     )
-    async def test_host_ends_the_connection_after_frames_that_no_supervisor_sends(self, frames):
+    async def test_host_ends_the_connection_after_frames_that_no_supervisor_sends(self, frames, monkeypatch):
+        monkeypatch.setattr(brokers, "IN_FLIGHT", 3)
+        monkeypatch.setattr(brokers, "CALL_BYTES", 10 * 1024)
+
         def play(other: socket.socket) -> None:
             other.sendall(raw(b"H", 0, message(HELLO)))
             ident = read_until(other, b"X")
@@ -64,7 +68,7 @@ class TestHost:
             await asyncio.Event().wait()
 
         endless.__name__ = "echo"
-        broker = ToolBroker([Tool(endless)], ToolLimits(in_flight=3, call_bytes="10k"))
+        broker = ToolBroker([Tool(endless)], ToolLimits())
         taking = BlockCalls(broker, *BLOCK)
         made, _ = sandbox(play)
         await made.start()

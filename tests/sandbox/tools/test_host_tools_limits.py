@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import ToolApproval, ToolApprovalRequest, ToolLimits
+from codeact_sandbox.tools import broker
 from tests.sandbox.sandboxes import block, out, run, short_result
 from tests.sandbox.tools.host_tools import Endless, short_calls
 from tests.sandbox.tools.test_host_tools import Make, add, make, on_one_kind
@@ -32,12 +33,14 @@ class TestLimits:
                 "1",
                 "2",
                 "3",
-                "ToolError ToolBudgetExceeded: a block may make 3 calls to host tools, with 16m of arguments; this is one more",
+                "ToolError ToolBudgetExceeded: a block may make 3 calls to host tools, with 16,777,216 bytes of them; this is "
+                "one more",
             ]
             assert short_calls(result) == [("add", {"a": n, "b": 1}, "ok", n + 1) for n in range(3)]
             assert "7 more calls to host tools were refused, because the block had used up its budget." in result.notes
 
-    async def test_limit_on_how_many_run_at_once(self, make: Make) -> None:
+    async def test_limit_on_how_many_run_at_once(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(broker, "IN_FLIGHT", 3)
         running = most = 0
 
         async def count() -> None:
@@ -47,7 +50,7 @@ class TestLimits:
             await asyncio.sleep(0.01)
             running -= 1
 
-        executor = await make(count, tool_limits=ToolLimits(in_flight=3))
+        executor = await make(count)
         code = """
             import asyncio
             from concurrent.futures import ThreadPoolExecutor
@@ -61,7 +64,9 @@ class TestLimits:
         result = await run(executor, code)
         assert (result.outcome, len(result.tool_calls), most) == ("ok", 60, 3)
 
-    async def test_limit_on_the_size_of_a_result(self, make: Make) -> None:
+    async def test_limit_on_the_size_of_a_result(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(broker, "ANSWER_BYTES", 10 * 1024)
+
         async def give(size: int) -> str:
             return "x" * size
 
@@ -71,7 +76,7 @@ class TestLimits:
         async def give_more() -> str:
             return '"' * 5119 + "x"
 
-        executor = await make(give, give_more, many, tool_limits=ToolLimits(answer_bytes="10k"))
+        executor = await make(give, give_more, many)
         result = await run(
             executor, "print(len(give(9000)))\ntry: many()\nexcept ValueError as e: print(e)\ngive_more()"
         )
@@ -84,16 +89,18 @@ class TestLimits:
         )
         assert [call.outcome for call in result.tool_calls] == ["ok", "error", "error"]
 
-    async def test_limit_on_the_bytes_of_a_block(self, make: Make) -> None:
+    async def test_limit_on_the_bytes_of_a_block(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         async def echo(text: str) -> str:
             return text
 
-        executor = await make(echo, tool_limits=ToolLimits(bytes_in="25k"))
+        monkeypatch.setattr(broker, "BYTES_IN", 25_000)
+        executor = await make(echo)
         result = await run(executor, "for _ in range(3): echo('x' * 10000)")
         assert (result.error.type, len(result.tool_calls)) == ("ToolError", 2)
-        executor = await make(echo, tool_limits=ToolLimits(bytes_out="25k"))
+        monkeypatch.setattr(broker, "BYTES_IN", 1_000_000)
+        monkeypatch.setattr(broker, "BYTES_OUT", 25_000)
         result = await run(executor, "for _ in range(3): echo('x' * 10000)")
-        assert result.error.message == "the results for one block may have 25k; with this one they have more"
+        assert result.error.message == "the results for one block may have 25,000 bytes; with this one they have more"
         assert [call.outcome for call in result.tool_calls] == ["ok", "ok", "error"]
 
     async def test_limit_on_the_time_of_a_call(self, make: Make) -> None:
@@ -108,11 +115,8 @@ class TestLimits:
 def test_limits_that_can_not_be_right_are_refused() -> None:
     for wrong in (
         {"calls": 0},
-        {"in_flight": 0},
-        {"call_bytes": "5m"},
-        {"answer_bytes": "8m"},
         {"seconds": 0},
-        {"bytes_in": "much"},
+        {"file_bytes": "much"},
         {"speed": 1},
     ):
         with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):

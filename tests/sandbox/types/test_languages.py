@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from codeact_sandbox.host.blocks import default_filename, filename_comment
 from codeact_sandbox.types.filenames import safe_name
-from codeact_sandbox.types.languages import LANGUAGES, Language, find_language, merge
+from codeact_sandbox.types.languages import LANGUAGES, find_language
 from tests.texts import ANY
 
 PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
@@ -56,35 +56,6 @@ def test_unknown_labels(label: Any) -> None:
 
 def test_everything_that_autogen_supports_is_known():
     assert all(find_language(label) for label in DockerCommandLineCodeExecutor.SUPPORTED_LANGUAGES)
-
-
-class TestMerge:
-    def test_a_new_language(self):
-        table = merge({"Nim": "nim r --hints:off", "a+b": ["a b", "-c"]})
-        assert table["nim"].command == ("nim", "r", "--hints:off")
-        assert (table["nim"].extension, table["a+b"].extension) == ("nim", "txt")
-        assert find_language("NIM", table) is table["nim"]
-        assert table["a+b"].command == ("a b", "-c")
-        assert "nim" not in LANGUAGES
-
-    def test_a_known_language_by_any_of_its_labels(self):
-        table = merge({"js": ["bun", "run"], "python3.11": "pypy3 -u"})
-        assert find_language("javascript", table) == Language(
-            "javascript", ("bun", "run"), "js", JAVASCRIPT.aliases, JAVASCRIPT.comments
-        )
-        assert table["python"].command == ("pypy3", "-u")
-        assert set(table) == set(LANGUAGES)
-        assert JAVASCRIPT.command == ("node",)
-
-    @pytest.mark.parametrize("label", ["", " ", "two words", "a`b"])
-    def test_bad_labels(self, label: Any) -> None:
-        with pytest.raises(ValueError, match="is not a label for a language"):
-            merge({label: "x"})
-
-    @pytest.mark.parametrize("command", ["", " ", [], [""], ["a", ""], ["a\0"], [1], "'open"])
-    def test_bad_commands(self, command: Any) -> None:
-        with pytest.raises(ValueError, match="The command for 'x'"):
-            merge({"x": command})
 
 
 class TestFilenameComment:

@@ -84,7 +84,6 @@ def _client(image: str, engine: str | None, network: str, config: PipConfig) -> 
         workspace=WORKSPACE,
         preload=(),
         output_limit=options.limits.output,
-        split_streams=False,
         checkpoint=False,
         proxy={**gateway.settings, "port": PORT},
         memory_bytes=options.limits.memory_bytes,

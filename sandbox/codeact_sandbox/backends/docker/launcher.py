@@ -134,7 +134,7 @@ class DockerLauncher:
         Without that, the container has a network namespace of its own with a loopback interface only, as with it. But its
         /etc/hosts is empty, so only images that say that they resolve `localhost` start in this way. It takes half of the time.
         """
-        if self._options.network != "none" or self._options.extra_hosts:
+        if self._options.network != "none" or self._options.autogen.extra_hosts:
             return True
         return not labels_of(find_image(client, image) or {}).get(LOCALHOST_LABEL)
 
@@ -143,7 +143,7 @@ class DockerLauncher:
         if self._options.extra_volumes:
             return None
         image = client.inspect_container(container).get("Image")
-        return (self.engine, image) if image else None
+        return ("docker", self._engine, image) if image else None
 
     def _created_without_reply(self, client: APIClient) -> str | None:
         """Find a container that the engine created although its reply was lost; None if there is none, or none is known yet."""
@@ -186,7 +186,7 @@ class DockerLauncher:
         self, client: APIClient, image: str, boot: str, data: Mapping[str, Any], *, managed_network: bool
     ) -> str:
         labels = {**owner_labels(), CREATION: self._creation}
-        if not self._options.auto_remove:
+        if not self._options.autogen.auto_remove:
             labels[KEEP] = "1"
         created = client.create_container(
             image,
@@ -239,11 +239,11 @@ class DockerLauncher:
             tmpfs = {path: _for_podman(mounted) for path, mounted in tmpfs.items()}
             seccomp = [f"seccomp={profile_path(options.seccomp)}"] if seccomp else []
         return {
-            "auto_remove": options.auto_remove,
+            "auto_remove": options.autogen.auto_remove,
             "binds": binds,
             "cap_drop": ["ALL"],
             "device_requests": [DeviceRequest(**request) for request in options.device_requests or ()] or None,
-            "extra_hosts": dict(options.extra_hosts or {}) or None,
+            "extra_hosts": dict(options.autogen.extra_hosts or {}) or None,
             "ipc_mode": "private",
             "shm_size": limits.shm_bytes,
             "log_config": LogConfig(type=LogConfig.types.NONE),
@@ -252,7 +252,7 @@ class DockerLauncher:
             "nano_cpus": int(limits.cpus * 1e9),
             "network_mode": options.network,
             "pids_limit": limits.pids,
-            "read_only": options.read_only,
+            "read_only": True,
             "runtime": options.runtime,
             "security_opt": ["no-new-privileges:true", *seccomp],
             # Version 1 of control groups does not count the buffers of connections, and runc can't set their limit.
@@ -300,7 +300,7 @@ class DockerLauncher:
         """Return whether it has ended, as it nearly always does at the end of its stream; its name is free once removed."""
         import docker.errors
 
-        condition: Literal["removed", "not-running"] = "removed" if self._options.auto_remove else "not-running"
+        condition: Literal["removed", "not-running"] = "removed" if self._options.autogen.auto_remove else "not-running"
         try:
             check_socket(client)
             client.wait(container, timeout=GONE_TIMEOUT_S, condition=condition)
@@ -317,7 +317,7 @@ class DockerLauncher:
         client.timeout = max(1, round(until - time.monotonic()))
         try:
             check_socket(client)
-            if self._options.auto_remove or not self._started:
+            if self._options.autogen.auto_remove or not self._started:
                 client.remove_container(container, force=True, v=True)
             else:
                 client.kill(container)

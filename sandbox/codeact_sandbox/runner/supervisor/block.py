@@ -94,14 +94,8 @@ class Block:
             self.on_worker_exit()
 
     def open_captures(self):
-        config = self.supervisor.config
-        kinds = (wire.STDOUT, wire.STDERR) if config["split_streams"] else (wire.STDOUT,)
-        return [
-            output_capture.OutputCapture(
-                config["output_limit"], functools.partial(self.supervisor.send, kind, self.ident, None)
-            )
-            for kind in kinds
-        ]
+        send = functools.partial(self.supervisor.send, wire.STDOUT, self.ident, None)
+        return [output_capture.OutputCapture(self.supervisor.config["output_limit"], send)]
 
     def retry(self):
         """Start again if the worker was killed before it had read the request; return False if it may have read it."""
