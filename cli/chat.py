@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,6 @@ from autogen_codeact.cli.jobs import NO_LOG, AgentChoice, ChatJob
 from autogen_codeact.cli.kept_runs import (
     check_folder,
     choose_run_folder,
-    print_conversation,
     rebuilds,
     say_files,
     say_rebuilding,
@@ -34,7 +32,6 @@ from autogen_codeact.runs.agents import asks_first, set_approval
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.store import find_run, run_name
-from codeact_sandbox.types.text import format_count
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
@@ -74,12 +71,10 @@ class Chat:
         async with opened(job, plan) as target:
             conversation = await self._conversation(plan, target)
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
-            view = Transcript(
-                terminal, team=len(conversation.agents) > 1, chat=True, exact=approve, figures=_figures(target)
-            )
+            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True, figures=_figures(target))
             limits = read_limits(job.budget, job.model.spec)
             view.prices, view.max_cost = limits.prices or prices_of(model_names(target)), limits.max_cost
-            self._reader = reader = open_reader(self._completions)
+            self._reader = reader = open_reader()
             turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model)
             self._commands = commands = Commands(turns, terminal)
             if approve and not set_approval(target, turns.approve) and job.approve:
@@ -97,9 +92,6 @@ class Chat:
                 _say_where(conversation)
         return status
 
-    def _completions(self, text: str) -> Iterator[tuple[str, str]]:
-        return self._commands.completions(text) if self._commands is not None else iter(())
-
     async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
         if plan is None:
             save = self._job.save if self._job.save != NO_LOG else None
@@ -116,8 +108,8 @@ class Chat:
         terminal.field("", f"codeact chat: {described}. /help lists the commands.", indent=0)
         if plan is None:
             return
-        turns_made = print_conversation(plan.run, terminal, team=len(turns.conversation.agents) > 1)
-        terminal.line(f"Going on with {plan.run.folder.path.name}: {format_count(turns_made, 'turn')}.", "dim")
+        name = run_name(plan.run.folder.path)
+        terminal.line(f"Going on with {name}; `codeact show {name}` prints what was said.", "dim")
         if turns.conversation.is_open:
             terminal.line("Its turn was interrupted, and goes on:", "dim")
             await turns.go_on()

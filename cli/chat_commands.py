@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from autogen_codeact.cli.chat_agent import sandboxes_of
@@ -29,14 +25,11 @@ _COMMANDS = {
     "/reset": "forget the conversation, and begin with an empty session",
     "/export FILE": "write a page (.html), a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
 }
-_NAMES = [each.partition(" ")[0] for each in _COMMANDS]
-MAX_LOOKED_AT = 1000
-"""Names of a folder that Tab looks at."""
+NAMES = [each.partition(" ")[0] for each in _COMMANDS]
 _KEYS = (
-    "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line. A "
-    "paste of several lines is one message. Tab completes commands and names of files. Arrow up: earlier messages. Ctrl-C "
-    "stops the code that runs, a second one ends the turn, a third one leaves. To send a message that begins with / or !, "
-    "type it twice."
+    "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line. A paste of several lines is one message. "
+    "Tab completes commands and, after /add and /export, names of files. Arrow up: earlier messages. Ctrl-C stops the code "
+    "that runs, a second one ends the turn, a third one leaves. To send a message that begins with / or !, type it twice."
 )
 
 
@@ -54,22 +47,6 @@ class Commands:
         self._added = dict.fromkeys(self._added, True)
         return f"{text}\n\n(I have put into the working folder: {names})" if names else text
 
-    def completions(self, text: str) -> Iterator[tuple[str, str]]:
-        """Yield what may follow a text, each with the word that it replaces."""
-        name, space, rest = text.partition(" ")
-        if text.startswith("/") and not space:
-            names = (*_NAMES, "/quit")
-            yield from (
-                (text, f"{each} " if f"{each} FILE" in _COMMANDS else each) for each in names if each.startswith(text)
-            )
-        elif name in ("/add", "/export"):
-            word = rest.rpartition("/")[2]
-            yield from _names_in(_path(rest.removesuffix(word) or "."), word)
-        elif word := text.rsplit("\n", maxsplit=1)[-1].rsplit(" ", maxsplit=1)[-1]:
-            yield from ((word, name) for name in self._added if name.startswith(word))
-            for executor in self._executors():
-                yield from (found for found in _names_in(executor.work_dir, word) if found[1] not in self._added)
-
     def _executors(self) -> list[SandboxCodeExecutor]:
         return sandboxes_of(self._turns.conversation.target)
 
@@ -79,7 +56,7 @@ class Commands:
         name = name.lower()
         if name in ("/quit", "/exit"):
             return True
-        if name not in (*_NAMES, "!"):
+        if name not in (*NAMES, "!"):
             self._terminal.line(
                 f"There is no command {printable(name)}; /help lists them. To send it as a message, begin it with two slashes.",
                 "yellow",
@@ -171,12 +148,3 @@ class Commands:
 
 def _path(text: str) -> Path:
     return Path(text).expanduser()
-
-
-def _names_in(folder: Path, word: str) -> Iterator[tuple[str, str]]:
-    """Yield the names in a folder that begin with a word; hidden ones, and what a terminal can't show, are left out."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in islice(entries, MAX_LOOKED_AT):
-            name = entry.name
-            if name.startswith(word) and (word or name[0] != ".") and printable(name) == name:
-                yield word, name + "/" * entry.is_dir(follow_symlinks=False)

@@ -7,7 +7,6 @@ import os
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from autogen_codeact.cli.exit import CommandError
@@ -15,8 +14,7 @@ from autogen_codeact.cli.output import can_erase, printable, unfiltered
 
 try:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-    from prompt_toolkit.document import Document
+    from prompt_toolkit.completion import Completer, NestedCompleter, PathCompleter
     from prompt_toolkit.input.typeahead import clear_typeahead
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output.vt100 import Vt100_Output
@@ -33,14 +31,10 @@ class Interrupted(Exception):
     """Ctrl-C was pressed while a line was typed."""
 
 
-Complete = Callable[[str], Iterator[tuple[str, str]]]
-"""Returns what may follow a text, each with the end of the text that it replaces."""
-
-
-def open_reader(complete: Complete) -> Reader:
+def open_reader() -> Reader:
     """Return the editor of this terminal, or a reader of lines."""
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return PromptReader(complete) if on_terminal and can_erase() else LineReader()
+    return PromptReader() if on_terminal and can_erase() else LineReader()
 
 
 class LineReader:
@@ -106,8 +100,8 @@ class LineReader:
 class PromptReader:
     """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message."""
 
-    def __init__(self, complete: Complete) -> None:
-        self._session, self._questions = _new_session(_Completer(complete)), _new_session()
+    def __init__(self) -> None:
+        self._session, self._questions = _new_session(_completer()), _new_session()
         self._asking: PromptSession[str] | None = None
 
     async def message(self) -> str:
@@ -147,16 +141,12 @@ class _Output(Vt100_Output):
         super().write(data.replace(_SPACE, " "))
 
 
-class _Completer(Completer):
-    """What Tab offers."""
-
-    def __init__(self, complete: Complete) -> None:
-        self._complete = complete
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield what may follow."""
-        for word, text in self._complete(document.text_before_cursor):
-            yield Completion(text, -len(word))
+def _completer() -> Completer:
+    """Return what Tab offers."""
+    files = PathCompleter(expanduser=True)
+    return NestedCompleter.from_nested_dict(
+        {"/add": files, "/export": files, "/files": None, "/help": None, "/open": None, "/quit": None, "/reset": None}
+    )
 
 
 def _new_session(completer: Completer | None = None) -> PromptSession[str]:

@@ -23,13 +23,12 @@ from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
-from autogen_codeact.runs.summary import RunSummary, UnreadableRun, task_text
+from autogen_codeact.runs.summary import RunSummary, UnreadableRun
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 from codeact_sandbox.types.text import format_count
 
 MAX_TASK = 60
 _COLUMNS = ("RUN", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
-MAX_TURNS = 20  # turns of an earlier chat that are printed again
 MAX_NAMES = 10  # names of files that are printed
 
 
@@ -221,37 +220,15 @@ def show_run(path: Path) -> int:
     return 0
 
 
-def print_conversation(run: Run, terminal: Terminal, *, team: bool) -> int:
-    """Print the last turns of a chat, and return how many turns it has."""
-    goes_on = False
-    turns: list[tuple[int, int, bool]] = []  # first and last line in the log, and whether it has a message
-    for raw in run.raw_events():
-        name = raw.name if isinstance(raw, RawEvent) else ""
-        if name in ("turn_started", "conversation_reset"):
-            turns.append((raw.line, raw.line, name == "turn_started"))
-            goes_on = True
-        elif goes_on:
-            turns[-1] = (turns[-1][0], raw.line, turns[-1][2])
-    if (earlier := len(turns) - MAX_TURNS) > 0:
-        terminal.line(f"[{earlier} earlier: `codeact show {store.run_name(run.folder.path)}` prints all]", "dim")
-    shown = turns[-MAX_TURNS:]
-    printer = _TextPrinter(run, terminal, chat=True, team=team)
-    for raw in run.raw_events():
-        if isinstance(raw, RawEvent) and any(first <= raw.line <= last for first, last, _ in shown):
-            printer.show(run.parse(replace(raw, budget=MemoryLimit(4 * MAX_TEXT))))
-    return sum(has_message for _, _, has_message in turns)
-
-
 def _describe(gap: Gap) -> str:
     where = f"line {gap.line}" if gap.lines <= 1 else f"lines {gap.line} to {gap.line + gap.lines - 1}"
     return f"gap in the log, {where}: {gap.reason}"
 
 
 class _TextPrinter:
-    def __init__(self, run: Run, terminal: Terminal | None = None, *, chat: bool = False, team: bool = False) -> None:
-        self._terminal = terminal or Terminal()
-        self._transcript = Transcript(self._terminal, team=team or run.started.kind == "team", chat=chat)
-        self._chat = chat
+    def __init__(self, run: Run) -> None:
+        self._terminal = Terminal()
+        self._transcript = Transcript(self._terminal, team=run.started.kind == "team")
         self._run = run
         self._last: events.BlockFinished | None = None
 
@@ -261,8 +238,6 @@ class _TextPrinter:
                 self._last = event
             case events.MessageLogged() | events.ChunkLogged():
                 self._transcript.show(self._with_result(_as_message(event)))
-            case events.TurnStarted() if self._chat:
-                self._terminal.line(f"> {task_text(event.task or ())}", bold=True)
             case events.TurnFinished(outcome="cancelled"):
                 self._transcript.end()
                 self._terminal.line("[the person ended this turn]\n", "yellow")

@@ -12,7 +12,6 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Literal
 
-from autogen_codeact.cli.answers import MAX_LINE as LONGEST_WRAPPED
 from autogen_codeact.cli.answers import AnswerPrinter, Piece
 from autogen_codeact.cli.output import can_erase, clear_status, printable, unfiltered
 from codeact_sandbox.types.text import apply_carriage_returns, format_count
@@ -23,8 +22,6 @@ MAX_LINE = 64 * 1024
 """Characters of a line that wait for its end, because a carriage return could still replace them."""
 MAX_TEXT, MAX_TEXT_LINES = 1_000_000, 10_000
 _STYLES = {
-    "b": "bold",
-    "i": "italic",
     "k": "bright_blue",
     "nb": "bright_cyan",
     "nf": "bright_green",
@@ -36,7 +33,6 @@ _COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
 _NUMBERS = {
     "bold": 1,
     "dim": 2,
-    "italic": 3,
     **{name: number for number, name in enumerate(_COLOURS, 31)},
     **{f"bright_{name}": number for number, name in enumerate(_COLOURS, 91)},
 }
@@ -121,13 +117,6 @@ class Terminal:
             answer.end()
             self.line()
             return
-        if (width := self.width) is not None:
-            lines = text.split("\n")
-            text = "\n".join(
-                part
-                for each in lines
-                for part in (wrap(each, width) if width < len(each) < LONGEST_WRAPPED else [each])
-            )
         self.write(f"{text}\n\n")
 
     def write(self, text: str) -> None:

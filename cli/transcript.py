@@ -69,7 +69,7 @@ def _describe_file(file: Artifact) -> str:
 class Transcript:
     """Prints the messages of one run, with titles; or of a chat, where the user's own are left out.
 
-    With `team`, each message has its sender's name; with `exact`, all marks of markdown stay. `figures`: folder for images.
+    With `team`, each message has its sender's name. `figures`: folder for images.
     """
 
     def __init__(
@@ -78,12 +78,11 @@ class Transcript:
         *,
         team: bool = False,
         chat: bool = False,
-        exact: bool = False,
         figures: Path | None = None,
     ) -> None:
         self._terminal = terminal
         self._team, self._chat, self._figures = team, chat, figures
-        self._answer = AnswerPrinter(terminal, exact=exact)
+        self._answer = AnswerPrinter(terminal)
         self._answering = False
         self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
         self._output = ""  # what the code that runs has written, as far as it was printed

@@ -9,7 +9,6 @@ class Screen:
     """Keeps what is printed."""
 
     def __init__(self):
-        self.width, self.has_colours = None, False
         self.pieces = []
         self.shown = ""
 
@@ -26,27 +25,6 @@ def screen():
 @pytest.fixture
 def printer(screen):
     return AnswerPrinter(screen)
-
-
-def test_styles_and_line_breaks_are_the_same_for_any_pieces():
-    text = "# Title\n\na **bold phrase** and `co de`, *so*; 2**10, **kwargs `open and **not closed\n- one two three four five\n"
-    shown = []
-    for size in (1, 3, 1000):
-        screen = Screen()
-        screen.width, screen.has_colours = 24, True
-        printer = AnswerPrinter(screen)
-        for start in range(0, len(text), size):
-            printer.add(text[start : start + size])
-        assert printer.end() == text
-        shown.append(screen.shown)
-        assert {(style, part) for style, part in screen.pieces if style} >= {
-            ("b", "Title"),
-            ("nb", "co de"),
-            ("i", "so"),
-        }
-    assert shown == 3 * [
-        "Title\n\na bold phrase and co de,\nso; 2**10, **kwargs\n`open and **not closed\n- one two three four\n  five\n"
-    ]
 
 
 def test_lines_of_text_and_code_are_printed_once(printer, screen):

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.cli.chat_terminal import PROMPT, Chat
+from tests.cli.chat_terminal import Chat
 from tests.cli.support import code, codeact, replay
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
@@ -31,18 +31,14 @@ def piped(folder, answers, *lines, more=BOX):
 
 def test_tab_completes_commands_and_names_of_files(tmp_path):
     (tmp_path / "sales.csv").write_text("a,b\n")
-    (tmp_path / "hid\u202eden.csv").touch()
     with Chat("--model", replay(tmp_path, "Seen."), *BOX, state=tmp_path, cwd=tmp_path) as chat:
         chat.until_prompt()
-        chat.send("/ad\tsal\t")
+        chat.send("/ad\t sal\t")
         chat.until("sales.csv")
         assert "Added sales.csv (4 bytes). Your next message tells the model.\n" in chat.say("")
-        chat.send("look at sa\t")
-        chat.until("sales.csv")
-        assert "Seen.\n" in chat.say("")
-        chat.send("/add hid\t\x15/e\t")
+        assert "Seen.\n" in chat.say("look at sales.csv")
+        chat.send("/e\t")
         chat.until("/export")
-        assert "\u202e" not in chat.written
     (log,) = chat.runs
     sent = [json.loads(line) for line in (log / "events.jsonl").read_text().splitlines()]
     (task,) = [each["task"][0]["content"] for each in sent if each["type"] == "turn_started"]
@@ -108,14 +104,11 @@ def test_figures_are_kept_in_the_current_folder(tmp_path):
         assert len(list((tmp_path / "codeact-figures").iterdir())) == number
 
 
-def test_a_chat_that_goes_on_shows_what_was_said(tmp_path):
-    answers = [code("x = 1"), "One.", code("print(x + 1)"), "**Two.**"]
-    piped(tmp_path, answers, "one", "two")
-    shown = piped(tmp_path, ["Then."], "four", more=["--resume", "last"])
-    assert "> one\n```python\nx = 1\n```\n[ok, " in shown
-    assert "> two\n```python\nprint(x + 1)\n```\n2\n[ok, " in shown
-    assert "**Two.**\nGoing on with " in shown
-    assert ": 2 turns.\n> four\nThen.\n" in shown
+def test_a_chat_that_goes_on_names_the_command_that_prints_it(tmp_path):
+    piped(tmp_path, [code("x = 1"), "One."], "one")
+    shown = piped(tmp_path, [code("print(x)"), "Then."], "two", more=["--resume", "last"])
+    assert re.search(r"Going on with (\S+); `codeact show \1` prints what was said\.\n> two\n", shown)
+    assert "\n1\n[ok, " in shown
 
 
 def test_plain_lines_for_screen_readers(tmp_path):
@@ -127,10 +120,3 @@ def test_plain_lines_for_screen_readers(tmp_path):
         chat.send("/quit\n")
         assert chat.end()[0] == 0
         assert not re.search("[\x1b\u2500\u2800-\u28ff]", chat.written)
-
-
-def test_marks_stay_where_code_is_approved(tmp_path):
-    for options, shown in ((["--approve"], "2 **x** 3\n"), ([], "2 x 3\n")):
-        with Chat("--model", replay(tmp_path, "2 **x** 3"), *BOX, *options, state=tmp_path) as chat:
-            chat.until(PROMPT)
-            assert shown in chat.say("go"), options

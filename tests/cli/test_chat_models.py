@@ -87,10 +87,7 @@ def test_a_chat_that_was_killed_goes_on(server, tmp_path):
     with Chat("--resume", "last", state=tmp_path, env={"OPENAI_API_KEY": KEY}) as again:
         greeting = again.until_prompt()
         assert "codeact: rebuilding the session: 1 block" in greeting
-        assert "> one\n" in greeting
-        assert "\nOne.\n" in greeting
-        assert "> two\n" in greeting
-        assert f"Going on with {run.name}: 2 turns.\n" in greeting
+        assert f"Going on with {run.name}; `codeact show {run.name}` prints what was said.\n" in greeting
         assert "Its turn was interrupted, and goes on:\n" in greeting
         assert "What now?\n" in greeting
         assert "\n1 False\n" in again.say("is x there?")

@@ -65,7 +65,7 @@ def test_stop_on_the_page_ends_the_turn_and_keeps_the_chat(tmp_path):
 
         wait_until(block_runs, "the block", WAIT_S)
         assert httpx.post(f"{api}/stop", json={}, timeout=WAIT_S).status_code == 200
-        assert "[turn ended; the conversation is as it was before it." in chat.until_prompt()
+        assert "[turn ended; the conversation is as it was before it]" in chat.until_prompt()
         assert "Hello.\n" in chat.say("hi")
 
         def kinds():
