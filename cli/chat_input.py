@@ -7,6 +7,7 @@ import os
 import sys
 import termios
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 
 from autogen_codeact.cli.exit import CommandError
@@ -14,7 +15,8 @@ from autogen_codeact.cli.output import can_erase, printable, unfiltered
 
 try:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import Completer, NestedCompleter, PathCompleter
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+    from prompt_toolkit.document import Document
     from prompt_toolkit.input.typeahead import clear_typeahead
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output.vt100 import Vt100_Output
@@ -101,7 +103,7 @@ class PromptReader:
     """Reads messages with prompt_toolkit: Enter sends, Alt-Enter begins a new line, a paste of several lines is one message."""
 
     def __init__(self) -> None:
-        self._session, self._questions = _new_session(_completer()), _new_session()
+        self._session, self._questions = _new_session(_Completer()), _new_session()
         self._asking: PromptSession[str] | None = None
 
     async def message(self) -> str:
@@ -141,12 +143,20 @@ class _Output(Vt100_Output):
         super().write(data.replace(_SPACE, " "))
 
 
-def _completer() -> Completer:
-    """Return what Tab offers."""
-    files = PathCompleter(expanduser=True)
-    return NestedCompleter.from_nested_dict(
-        {"/add": files, "/export": files, "/files": None, "/help": None, "/open": None, "/quit": None, "/reset": None}
-    )
+class _Completer(Completer):
+    """What Tab offers: commands, and names of files after two of them; without names that a terminal can't show."""
+
+    _commands = ("/add ", "/export ", "/files", "/help", "/open ", "/quit", "/reset")
+    _files = PathCompleter(expanduser=True, file_filter=lambda path: printable(path) == path)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield what may follow."""
+        text = document.text_before_cursor
+        name, space, rest = text.partition(" ")
+        if name in ("/add", "/export") and space:
+            yield from self._files.get_completions(Document(rest), complete_event)
+        elif text.startswith("/"):
+            yield from (Completion(each, -len(text)) for each in self._commands if each.startswith(text))
 
 
 def _new_session(completer: Completer | None = None) -> PromptSession[str]:

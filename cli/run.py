@@ -59,11 +59,9 @@ EXIT_WAITING = 4  # the run waits for an answer
 class RunPrinter:
     """Prints the messages of one run. Files of the code may stay after it: then JSON names them."""
 
-    def __init__(
-        self, progress: Progress, end: LastJsonLine, folder: Path | None, *, team: bool, files_stay: bool = False
-    ) -> None:
+    def __init__(self, progress: Progress, end: LastJsonLine, *, team: bool, files_stay: bool = False) -> None:
         self._progress, self._end, self._team = progress, end, team
-        self._json = JsonPrinter(folder, files_stay=files_stay) if end.enabled else None
+        self._json = JsonPrinter(files_stay=files_stay) if end.enabled else None
         self.watcher = progress.watcher if self._json is None else self._json.watcher
         """An observer for `executor.attach(observers=[…])`."""
         self._transcript = Transcript(Terminal(), team=team)
@@ -84,7 +82,7 @@ class RunPrinter:
                         if self._json is None:
                             self._transcript.show(event)
                     else:
-                        await self._show(event)
+                        self._show(event)
         except (CommandError, SandboxError, RunError, LogLocked):
             raise
         except Exception as error:  # whatever a model client raises
@@ -107,13 +105,13 @@ class RunPrinter:
         incomplete = self._not_run or self._cut_off or self._too_long
         return 0 if self._answered and not (self.failed or incomplete) else 1
 
-    async def _show(self, message: Message) -> None:
+    def _show(self, message: Message) -> None:
         if isinstance(message, CodeExecutionEvent):
             self.failed = message.result.exit_code != 0
         elif isinstance(message, TextMessage) and "exit_code" in message.metadata:
             self.failed = message.metadata["exit_code"] != "0"
         if self._json is not None:
-            await self._json.show(message)
+            self._json.show(message)
         else:
             self._transcript.show(message)
 
@@ -180,7 +178,7 @@ class _Run:
         self._limits = read_limits(job.agent.budget, job.model.spec)
         self.page: Any = None  # a `LivePage`, of an extra
         self._files_stay = job.sandbox.work_dir is not None
-        self._printer = RunPrinter(progress, end, folder, team=job.agent.team, files_stay=self._files_stay)
+        self._printer = RunPrinter(progress, end, team=job.agent.team, files_stay=self._files_stay)
 
     async def run(self) -> int:
         job = self._job
@@ -280,7 +278,7 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
     else:
         ask = asks_first(plan, wanted=job.approve)
     team = plan.started.kind == "team"
-    printer = RunPrinter(progress, end, path, team=team)
+    printer = RunPrinter(progress, end, team=team)
     progress.set(STARTING)
     items = resumed(
         plan,

@@ -31,14 +31,16 @@ def piped(folder, answers, *lines, more=BOX):
 
 def test_tab_completes_commands_and_names_of_files(tmp_path):
     (tmp_path / "sales.csv").write_text("a,b\n")
+    (tmp_path / "hid\u202eden.csv").touch()
     with Chat("--model", replay(tmp_path, "Seen."), *BOX, state=tmp_path, cwd=tmp_path) as chat:
         chat.until_prompt()
-        chat.send("/ad\t sal\t")
+        chat.send("/ad\tsal\t")
         chat.until("sales.csv")
         assert "Added sales.csv (4 bytes). Your next message tells the model.\n" in chat.say("")
         assert "Seen.\n" in chat.say("look at sales.csv")
-        chat.send("/e\t")
+        chat.send("/add hid\t\x15/e\t")
         chat.until("/export")
+        assert "\u202e" not in chat.written
     (log,) = chat.runs
     sent = [json.loads(line) for line in (log / "events.jsonl").read_text().splitlines()]
     (task,) = [each["task"][0]["content"] for each in sent if each["type"] == "turn_started"]

@@ -1,7 +1,5 @@
 """What `codeact run --json` prints: every line fits the schema in docs/, and the last one is a result or an error."""
 
-import base64
-import hashlib
 import json
 from pathlib import Path
 
@@ -17,11 +15,9 @@ SHOWS = code(
     "    def __init__(self, data): self.data = data",
     "    def _repr_png_(self): return self.data",
     f"display(Image({IMAGE!r}))",
-    f"display(Image({IMAGE!r} + bytes(300_000)))",
     "display({'text/html': '<b>1</b>', 'application/json': {'a': [1]}}, raw=True)",
     "open('a.txt', 'w').write('x')",
 )
-TEXT_DIGEST = hashlib.sha256(b"x").hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -46,45 +42,32 @@ def run(folder, *options, answers=("It is 42.",), **more):
 
 
 @pytest.mark.usefixtures("bubblewrap")
-@pytest.mark.parametrize(
-    "options", [["--act"], ["--act", "--save", "none"], ["--act", "--save", "none", "--work-dir", "w"]], ids=str
-)
-def test_displays_and_artifacts_are_complete(schema, tmp_path, options):
+@pytest.mark.parametrize("options", [["--act"], ["--act", "--save", "none", "--work-dir", "w"]], ids=str)
+def test_displays_and_artifacts_are_named(schema, tmp_path, options):
     done = run(tmp_path, *options, answers=(SHOWS, code("final_answer('Shown.')")))
     end = check(schema, done)
     assert done.status == 0
-    kept = "--save", "none" not in options
-    assert (end["outcome"], end["run"] is not None) == ("completed", kept)
+    assert (end["outcome"], end["run"] is None) == ("completed", "none" in options)
     message = next(each for each in done.objects if each["type"] == "CodeExecutionEvent")
     (file,) = (each for each in message["artifacts"] if each["name"] == "a.txt")
-    assert (file["name"], file["size"], file["media_type"], file["sha256"]) == ("a.txt", 1, "text/plain", TEXT_DIGEST)
-    if kept or "--work-dir" in options:
+    assert file["size"] == 1
+    if "--work-dir" in options:
         assert Path(file["path"]).read_text() == "x"
     else:
         assert file["path"] is None
-    small, large, page = (each["forms"] for each in message["displays"])
-    binary = next(form for form in small if form["type"] == "image/png")
-    assert base64.b64decode(binary["base64"]) == IMAGE
-    assert binary["sha256"] == hashlib.sha256(IMAGE).hexdigest()
-    binary = next(form for form in large if form["type"] == "image/png")
-    assert (binary["size"], binary["base64"]) == (len(IMAGE) + 300_000, None)
-    if kept:
-        assert hashlib.sha256(Path(binary["path"]).read_bytes()).hexdigest() == binary["sha256"]
-    assert {form["type"]: form.get("text", form.get("json")) for form in page} == {
-        "text/html": "<b>1</b>",
-        "application/json": {"a": [1]},
-    }
+    assert [each["types"] for each in message["displays"]] == [
+        ["text/plain", "image/png"],
+        ["text/html", "application/json"],
+    ]
 
 
 @pytest.mark.usefixtures("bubblewrap")
 def test_the_executor_of_a_team_has_them_too(schema, tmp_path):
-    answers = (code("open('a.txt', 'w').write('x')"), "It is done. TERMINATE")
-    for options in ([], ["--save", "none"]):
-        done = run(tmp_path, "--team", *options, answers=answers)
-        check(schema, done)
-        (message,) = (each for each in done.objects if "artifacts" in each)
-        assert (message["type"], message["source"]) == ("TextMessage", "executor")
-        assert [each["sha256"] for each in message["artifacts"]] == [TEXT_DIGEST]
+    done = run(tmp_path, "--team", answers=(code("open('a.txt', 'w').write('x')"), "It is done. TERMINATE"))
+    check(schema, done)
+    (message,) = (each for each in done.objects if "artifacts" in each)
+    assert (message["type"], message["source"]) == ("TextMessage", "executor")
+    assert [each["name"] for each in message["artifacts"]] == ["a.txt"]
 
 
 USAGE = "`codeact run --help` lists the options"
