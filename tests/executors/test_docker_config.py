@@ -208,22 +208,6 @@ class TestLoadedConfig:
                 if image:
                     client.remove_image(image, force=True)
 
-    async def test_failing_functions_are_an_error_at_the_start(self, sandbox_image):
-        broken = FunctionWithRequirements.from_str("def f() -> int:\n    return 1\n", global_imports=["no_such_module"])
-        executor = DockerCommandLineCodeExecutor(functions=[broken])
-        with pytest.raises(SandboxStartError, match=r"functions failed to load(?s:.)*no_such_module"):
-            await executor.start()
-        assert containers() == set()
-
-    async def test_init_command(self, sandbox_image):
-        given = DockerCommandLineCodeExecutor(init_command="echo from init > made.txt; export LOST=1")
-        async with round_trip(given) as executor:
-            assert await out(executor, "cat made.txt; echo ${LOST-unset}", "sh") == "from init\nunset\n"
-        failing = DockerCommandLineCodeExecutor(init_command="echo because; exit 3")
-        with pytest.raises(SandboxStartError, match=r"init_command failed \(exit code 3\): because"):
-            await failing.start()
-        assert containers() == set()
-
     async def test_docker_host_and_auto_remove_off_which_keeps_the_container(self, sandbox_image, tmp_path):
         with pytest.raises(SandboxUnavailable, match="no such socket"):
             await DockerCommandLineCodeExecutor(docker_host=f"unix://{tmp_path}/none.sock").start()

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from autogen_core.code_executor import (
     Alias,
-    FunctionWithRequirements,
-    FunctionWithRequirementsStr,
     ImportFromModule,
     with_requirements,
 )
@@ -26,10 +24,6 @@ from tests.cases import case
 
 def build_functions_source(functions: list[Any]) -> str:
     return str(module_options(functions)["functions_source"])
-
-
-def required_packages(functions: list[Any]) -> list[str]:
-    return list(module_options(functions)["functions_packages"])
 
 
 def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:
@@ -123,18 +117,6 @@ class TestSource:
         ]
         assert first == build_functions_source([one, two])
 
-    def test_function_from_a_string(self, tmp_path: Path):
-        function = FunctionWithRequirements.from_str(
-            "\ndef shout(text: str) -> str:\n    '''Make it loud.'''\n    return text.upper()\n",
-            python_packages=["loud"],
-            global_imports=["json"],
-        )
-        assert isinstance(function, FunctionWithRequirementsStr)
-        source = build_functions_source([function])
-        assert source.startswith("import json\n\n\ndef shout(")
-        assert run(tmp_path, source, "import functions; print(functions.shout('a'))") == "A"
-        assert required_packages([function]) == ["loud"]
-
 
 class Holder:
     def method(self):
@@ -191,8 +173,3 @@ class TestRefused:
                 with pytest.raises(ValueError, match=words) as caught:
                     build_functions_source(functions)
                 assert "secret" not in str(caught.value)
-
-
-def test_static_methods_are_functions(tmp_path: Path):
-    source = build_functions_source([Holder.static])
-    assert run(tmp_path, source, "import functions; print(functions.static(7))") == "7"

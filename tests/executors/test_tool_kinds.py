@@ -15,7 +15,6 @@ from autogen_core.tools import (
     ImageResultContent,
     StaticWorkbench,
     TextResultContent,
-    ToolOverride,
     ToolResult,
     ToolSchema,
 )
@@ -133,18 +132,6 @@ class TestBaseTools:
 
 
 class TestWorkbenches:
-    async def test_static_workbench_is_its_tools(self):
-        bench = StaticWorkbench(
-            [FunctionTool(double, "Multiply."), WeatherTool()],
-            tool_overrides={"double": ToolOverride(name="twice", description="Times two.")},
-        )
-        tools = await HostTools([bench]).start()
-        assert [(tool.name, tool.description.partition("\n")[0]) for tool in tools] == [
-            ("twice", "Times two."),
-            ("weather", "Forecast the weather."),
-        ]
-        assert await StubHost(tools).run("twice(4) + 1") == 9
-
     async def test_other_workbench_is_known_by_its_schemas(self):
         workbench = SchemaWorkbench([LOOK_UP])
         tools = HostTools([workbench])
@@ -211,11 +198,6 @@ class TestMcpServer:
             await shop.run("add('x')")
         assert await shop.run("image()") == "see\n[image 1: 1×1 pixels]"
         assert [[each.size for each in answer.images] for answer in shop.answers] == [[(1, 1)]]
-
-    async def test_mcp_server_that_cannot_be_started_is_an_error(self):
-        bench = McpWorkbench(StdioServerParams(command="/nowhere/at-all"))
-        with pytest.raises(Exception, match="No such file or directory"):
-            await HostTools([bench]).start()
 
 
 class TestConfig:

@@ -93,15 +93,6 @@ def test_imports_between_our_packages_point_down() -> None:
     assert upward == {}
 
 
-def test_the_types_of_the_sandbox_import_nothing_else_of_the_library() -> None:
-    known = {module_name(path) for path in source_files()}
-    types = "codeact_sandbox.types"
-    paths = list((ROOT / "sandbox" / "codeact_sandbox" / "types").glob("*.py"))
-    assert paths
-    for path in paths:
-        assert all(name.startswith(types) for name in imported_by(path, known)), path.name
-
-
 def test_there_are_no_import_cycles() -> None:
     paths = {module_name(path): path for path in source_files() if "runner" not in path.parts}
     # The names that a package exports lazily are not imports of the package itself.

@@ -76,11 +76,6 @@ def test_sandbox_can_be_started_again_after_stop() -> None:
             assert box.run("1 + 1").output == "2\n"
 
 
-async def test_sandbox_works_while_an_event_loop_is_running() -> None:
-    with Sandbox("bubblewrap") as box:
-        assert box.run("1 + 1").output == "2\n"
-
-
 def test_sandbox_works_from_several_threads() -> None:
     with Sandbox("bubblewrap") as box:
         found: list[str] = []
@@ -199,14 +194,6 @@ async def test_the_first_block_starts_it_and_after_stop_it_must_be_started() -> 
         await box.stop()
     with pytest.raises(SandboxNotStarted, match="call start"):
         await box.run("1")
-
-
-async def test_auto_backend_is_bubblewrap_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    async with AsyncSandbox(limits=Limits(memory="300m")) as box:
-        assert isinstance(box._managed.options, BubblewrapOptions)
-        assert box._managed.options.limits.memory == "300m"
-        assert (await box.run("1 + 1")).output == "2\n"
 
 
 ELSEWHERE = "is not for sandbox='bubblewrap': leave it out, or choose another sandbox"

@@ -131,29 +131,6 @@ class TestSupervisor:
             credit += said[1]["bytes"]
         assert credit <= WINDOW
 
-    def test_supervisor_lets_the_last_bytes_be_read(self, proxy_runner: ProxyRunner) -> None:
-        sock, ident = proxy_runner.opened()
-        sock.sendall(b"never read")
-        proxy_runner.receive()
-        proxy_runner.send(ident, "data", bytes(WINDOW))
-        proxy_runner.send(ident, "close")
-        sock.sendall(b"nor this")
-        got = 0
-        while piece := sock.recv(WINDOW):
-            got += len(piece)
-        assert got == WINDOW
-        said = proxy_runner.receive()
-        while said[1]["op"] == "credit":
-            said = proxy_runner.receive()
-        assert said == (ident, {"op": "close"}, b"")  # some seconds later, since this side stays open
-
-    def test_supervisor_ends_after_more_data_than_its_window(self, proxy_runner: ProxyRunner) -> None:
-        _, ident = proxy_runner.opened()
-        proxy_runner.send(ident, "data", bytes(WINDOW + 1))
-        kind, _, payload = proxy_runner.runner.receive()
-        assert kind == b"!"
-        assert "was sent more than it has room for" in protocol.unpack(payload)[0]["error"]
-
 
 OPEN = raw(b"N", 1, message({"op": "open"}))
 

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     SandboxStartError,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox.backends.docker import data_mounts
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.option_parsing import parse_options
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
@@ -113,16 +110,6 @@ async def test_data_that_the_sandboxs_user_can_not_read_fails_the_start(kind: Ki
         )
 
 
-async def test_data_that_has_gone_fails_the_start(kind: Kind, tmp_path: Path) -> None:
-    path = tmp_path / "gone.csv"
-    path.touch()
-    executor = kind.make(data=[path])
-    path.unlink()
-    with pytest.raises(SandboxStartError) as caught:
-        await executor.start()
-    assert str(caught.value) == f"data='{path}': there is no such file or folder"
-
-
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
@@ -172,17 +159,6 @@ def test_k_folders_that_code_could_replace_by_links_are_not_shown(tmp_path: Path
     parse_options(BubblewrapOptions, {**bound, "data": [tmp_path / "beside"], "readable": [tmp_path / "bound"]})
 
 
-def test_a_config_contains_the_paths_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("one.csv").touch()
-    for kind in (DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor):
-        config = kind(data=["one.csv", tmp_path]).dump_component()
-        assert config.config["data"] == ["one.csv", str(tmp_path)]
-        loaded = CodeExecutor.load_component(config)
-        assert isinstance(loaded, SandboxCodeExecutor)
-        assert loaded.sandbox.options.data == ["one.csv", str(tmp_path)]
-
-
 # An engine on another machine
 
 
@@ -212,23 +188,3 @@ async def test_an_engine_elsewhere_is_sent_the_data(remote: str, folder: Path) -
         (folder / "folder/pipe").unlink()
     assert lines == ["sending the files of data= to the Docker engine"]
     await until(lambda: volumes() <= before)
-
-
-@pytest.mark.parametrize(
-    ("limit", "words"),
-    [
-        (
-            "MAX_BYTES",
-            "data= is larger than 10 bytes, and the Docker engine is on another machine, to which at most 10 bytes in ",
-        ),
-        ("MAX_FILES", "data= has more than 10 files, and the Docker engine is on another machine"),
-    ],
-)
-async def test_more_data_than_is_sent_fails_the_start(remote, tmp_path, monkeypatch, limit, words):
-    monkeypatch.setattr(data_mounts, limit, 10)
-    for number in range(11):
-        (tmp_path / str(number)).write_text("x")
-    with pytest.raises(SandboxStartError) as caught:
-        await DockerCommandLineCodeExecutor(data=[tmp_path], docker_host=remote).start()
-    assert str(caught.value).startswith(words)
-    assert "extra_volumes=" in str(caught.value)

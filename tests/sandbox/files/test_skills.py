@@ -10,7 +10,7 @@ import yaml
 
 from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.backends.docker import launcher
-from codeact_sandbox.types.skills import Skill, describe_skills, find_skills, read_front_matter
+from codeact_sandbox.types.skills import Skill, find_skills, read_front_matter
 from tests.cases import case
 from tests.sandbox.bubblewrapped import open_folder
 
@@ -163,15 +163,3 @@ def test_what_is_no_skill_or_a_bomb_is_one_clear_line(root: Path, make: Make) ->
         assert find_skills([folder])[0].allowed_tools == ("a",) * 100 * (not number)
     (make("fine") / "inner").symlink_to("scripts")
     assert [each.name for each in find_skills([root / "fine"])] == ["fine"]
-
-
-def test_descriptions_for_a_model_are_short_and_one_line_each() -> None:
-    skills = [
-        Skill(f"s-{n}", "Do\n\x1b[31m```\n" + "word " * 200, Path("/x"), ("crm.find(```\n)",)) for n in range(100)
-    ]
-    shown = describe_skills(skills).split("\n")
-    assert len(shown) == 101
-    assert len("\n".join(shown)) < 11_000
-    assert "\x1b" not in shown[1]
-    assert "```" not in shown[1]
-    assert describe_skills([]) == ""

@@ -141,11 +141,6 @@ class TestStates:
         assert isinstance(error, SandboxProtocolError)
         assert str(error) == f"the sandbox played sent {Frame(kind).name} while connecting"
 
-    def test_second_hello_is_refused(self) -> None:
-        error = self._error_of(raw(b"H", 0, message(HELLO)) * 2)
-        assert isinstance(error, SandboxProtocolError)
-        assert str(error) == "the sandbox played sent HELLO while ready"
-
     def test_frame_of_the_host_is_refused(self) -> None:
         for kind in (b"X", b"K", b"F", b"C", b"L", b"?"):
             error = self._error_of(raw(b"H", 0, message(HELLO)) + raw(kind, 0, message({})))
@@ -175,15 +170,6 @@ class TestEnd:
         errors = asyncio.run(run())
         assert {type(error) for error in errors} == {SandboxDied}
         assert {str(error) for error in errors} == {"the sandbox played ended: its exit code is not known"}
-
-    def test_end_is_noticed_while_the_event_loop_is_busy(self, played: Played) -> None:
-        async def run() -> None:
-            await played.block()
-            assert played.connection.state is State.READY
-            played.stream.other.shutdown(socket.SHUT_RDWR)
-            _wait_until(lambda: played.connection.state is not State.READY)
-
-        asyncio.run(run())
 
     def test_end_is_noticed_before_its_detail_is_known(self) -> None:
         class Slow(SocketStream):
@@ -268,13 +254,6 @@ class TestWaitFor:
         assert not future.done()
         future.set_result(1)
         assert await wait_for(future, 0, "late") == 1
-
-    async def test_wait_for_does_not_take_a_timeout_of_the_future_for_its_own(self) -> None:
-        future = Completion[int]()
-        asyncio.get_running_loop().call_soon(future.set_exception, TimeoutError("of the future"))
-        with pytest.raises(TimeoutError, match="of the future") as caught:
-            await wait_for(future, DEADLINE_S, "late")
-        assert not isinstance(caught.value, SandboxTimeout)
 
 
 class TestCrossLoopSemaphore:

@@ -78,25 +78,6 @@ def test_an_unknown_certificate_is_an_error_that_says_what_to_do(hosts: Hosts) -
     assert names(url, hosts, trusted_hosts=("127.0.0.1",)) == FOUND
 
 
-def test_a_proxy(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = "http://index.example/simple/one/"
-    proxy = Index({inside: PAGE, "http://index.example" + FILE: b"content"})
-    address = proxy.listen(hosts).removesuffix("simple/")
-    trusted = {"trusted_hosts": ("index.example",)}
-    assert names("http://index.example/simple", hosts, proxy=address, **trusted) == FOUND
-    monkeypatch.setenv("HTTP_PROXY", address)
-    monkeypatch.setenv("http_proxy", address)
-    assert names("http://index.example/simple", hosts, **trusted) == FOUND
-    assert hosts.asked == []
-
-
-def test_an_index_without_tls_must_be_trusted(hosts: Hosts) -> None:
-    assert problem("http://index.example/simple", hosts) == (
-        "http://index.example/simple/one/ is not fetched: it has no TLS; if that is right, add index.example to pip's "
-        "trusted-host"
-    )
-
-
 def test_a_redirect_within_the_index_is_followed_with_the_password(hosts: Hosts) -> None:
     index = Index({"/simple/one/": redirect("/other/one/"), "/other/one/": PAGE, FILE: b"content"}, password=PASSWORD)
     url = index.listen(hosts).replace("://", f"://{IN_URL}@")

@@ -89,20 +89,6 @@ class TestLimits:
         )
         assert [call.outcome for call in result.tool_calls] == ["ok", "error", "error"]
 
-    async def test_limit_on_the_bytes_of_a_block(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def echo(text: str) -> str:
-            return text
-
-        monkeypatch.setattr(broker, "BYTES_IN", 25_000)
-        executor = await make(echo)
-        result = await run(executor, "for _ in range(3): echo('x' * 10000)")
-        assert (result.error.type, len(result.tool_calls)) == ("ToolError", 2)
-        monkeypatch.setattr(broker, "BYTES_IN", 1_000_000)
-        monkeypatch.setattr(broker, "BYTES_OUT", 25_000)
-        result = await run(executor, "for _ in range(3): echo('x' * 10000)")
-        assert result.error.message == "the results for one block may have 25,000 bytes; with this one they have more"
-        assert [call.outcome for call in result.tool_calls] == ["ok", "ok", "error"]
-
     async def test_limit_on_the_time_of_a_call(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add, tool_limits=ToolLimits(seconds=0.2))
@@ -190,21 +176,3 @@ class TestApproval:
             "it was not approved",
         ]
         assert called == []
-
-    async def test_approval_can_not_change_what_is_run(self, make: Make) -> None:
-        async def approve(request: ToolApprovalRequest) -> ToolApproval:
-            assert isinstance(request.arguments, dict)
-            request.arguments["a"] = 100
-            return ToolApproval(True)
-
-        executor = await make(add, approve_tool=approve)
-        result = await run(executor, "print(add(1))")
-        assert (result.output, short_calls(result)) == ("2\n", [("add", {"a": 1, "b": 1}, "ok", 2)])
-
-    async def test_approval_does_not_count_as_the_tools_time(self, make: Make) -> None:
-        async def approve(request: ToolApprovalRequest) -> ToolApproval:
-            await asyncio.sleep(2.5)
-            return ToolApproval(True)
-
-        executor = await make(add, approve_tool=approve, tool_limits=ToolLimits(seconds=2))
-        assert await out(executor, "print(add(1))") == "2\n"

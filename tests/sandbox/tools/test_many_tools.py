@@ -108,14 +108,6 @@ async def test_functions_of_modules_are_made_when_they_are_used(backend: str) ->
         ]
 
 
-async def test_few_tools_are_plain_functions(backend: str) -> None:
-    async with AsyncSandbox(backend, tools=[Server("crm", "find", more=3)]) as box:
-        result = await box.run(
-            "import os; print(find('Bonn'), 'search_tools' in globals(), os.path.exists('/tmp/tools'))"
-        )
-        assert (result.output, len(result.tool_calls)) == ('crm.find {"city": "Bonn"} False False\n', 1)
-
-
 MANY = """\
 Code can call 401 functions of the host without an import; each call is made at once. Print `search_tools("what is wanted", \
 limit=5)` in code to find some with their signatures, or `help(name)` to read one. The files /tmp/tools/*.pyi have all \

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox, HostTool, McpServer, Sandbox
+from codeact_sandbox import AsyncSandbox, McpServer, Sandbox
 from codeact_sandbox.tools.mcp_client import read_servers
-from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxStartError
 from tests.cases import case
 
@@ -82,24 +81,8 @@ def test_tools_of_servers_are_typed_functions_and_those_with_the_same_names_are_
         ]
 
 
-def test_server_is_stopped_with_the_sandbox(tmp_path: Path) -> None:
-    mark = str(tmp_path)
-    with Sandbox("bubblewrap", tools=[hostile(content=TEXT, mark=mark)]) as box:
-        assert box.run("x()").value == "ok"
-        assert len(running(mark)) == 1
-    assert not running(mark)
-
-
 def internal() -> None:
     """A tool that this package adds itself."""
-
-
-async def test_server_whose_tool_has_the_name_of_an_internal_one_is_refused_and_stopped(tmp_path: Path) -> None:
-    tools, mark = Toolset([hostile(content=TEXT, name="internal", mark=str(tmp_path))]), str(tmp_path)
-    tools.offer(HostTool(internal))
-    with pytest.raises(ValueError, match=r"two host tools have the same name \(internal\): rename one"):
-        await tools.start()
-    assert not running(mark)
 
 
 def test_server_that_is_reached_by_http_gets_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:

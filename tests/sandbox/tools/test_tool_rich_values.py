@@ -1,6 +1,5 @@
 """Host tools that take and return arrays, tables, images and files."""
 
-import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from pydantic import BaseModel, FilePath
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolLimits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.base_tool import AutoGenTool
-from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.rich_values import rich_type
 from tests.cases import case
@@ -230,15 +228,6 @@ async def test_a_returned_file_is_in_the_sandbox_at_once(executor: SandboxCodeEx
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_returned_file_of_work_dir_keeps_its_path(executor: SandboxCodeExecutor) -> None:
-    inner = executor.work_dir / "deep" / "new.txt"
-    inner.parent.mkdir()
-    inner.write_text("new")
-    REPORTS["inner"] = inner
-    assert await out(executor, "print(export('inner'))") == "/workspace/deep/new.txt\n"
-
-
-@pytest.mark.asyncio(loop_scope="module")
 async def test_what_can_not_be_exchanged_is_an_error_that_says_why(executor: SandboxCodeExecutor) -> None:
     for call, error in [
         (
@@ -276,18 +265,3 @@ async def test_what_can_not_be_exchanged_is_an_error_that_says_why(executor: San
             assert result.outcome == "error"
             assert error in result.output
             assert await out(executor, "print(count_lines('/etc/passwd') > 0)") == "True\n"
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_the_call_log_has_small_values_and_the_paths_of_others(executor: SandboxCodeExecutor) -> None:
-    result = await run(executor, "import numpy as np\nscale(np.zeros(2))\nbig(100_000)\nexport('year.csv')")
-    small, large, file = result.tool_calls
-    assert json.dumps(small.arguments).startswith('{"values": {"codeact": "value", "data": "')
-    assert large.result["path"].startswith("/tmp/.codeact-value-")
-    assert file.result == {"codeact": "file", "path": "/workspace/year.csv"}
-
-
-async def test_tables_travel_in_bubblewrap(bubblewrap: None) -> None:
-    async with AsyncSandbox("bubblewrap", tools=[count_lines, export], mode="process") as box:
-        result = await box.run("print(count_lines('/etc/passwd') > 0, export('year.csv').stat().st_size)")
-        assert result.output == "True 800000\n"
