@@ -71,6 +71,8 @@ class ManagedSandbox:
         **options: Unpack[SandboxKeywords],
     ) -> None:
         given: Mapping[str, Any] = options
+        if not isinstance(pool, SandboxPool | None):
+            raise TypeError(f"pool must be a SandboxPool, not {pool!r:.50} ({type(pool).__name__})")
         if pool is not None and backend == "auto":
             given = merge_options(pool.options.given(), given)
             backend = pool.options.backend

@@ -50,12 +50,12 @@ NO_NETWORK = (
         ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
         ({"preload": 5}, TypeError, "preload must be a list of names, not 5"),
         ({"data": {"a": "b"}}, TypeError, "data must be a list of names, not {'a': 'b'}"),
-        ({"memory": [1]}, ValueError, "DockerOptions(memory=…): Input should be a valid string"),
+        ({"memory": [1]}, ValueError, "DockerOptions(memory=…): must be a string"),
         ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),
         (
             {"allow_pip": "perhaps"},
             ValueError,
-            "DockerOptions(allow_pip=…): Input should be a valid boolean, unable to interpret input",
+            "DockerOptions(allow_pip=…): must be True or False",
         ),
         (
             {"network": "bridge", "allow_domains": ["a.example"]},
@@ -105,7 +105,7 @@ def test_limits_are_given_in_one_way() -> None:
     for make in (Sandbox, AsyncSandbox, DockerOptions, DockerCommandLineCodeExecutor, SandboxPool, ExecutorPool):
         with pytest.raises(ValueError, match=r"^memory= is a limit, and limits= has all of them: give one of the two$"):
             make(memory="2g", limits=Limits(memory="2g"))
-        with pytest.raises(ValueError, match=r"^\w+\(cpus=…\): Input should be greater than 0$"):
+        with pytest.raises(ValueError, match=r"^\w+\(cpus=…\): must be greater than 0$"):
             make(cpus=0)
 
 

@@ -42,7 +42,9 @@ class BlockRequest:
 
     message: dict[str, Any]
     code: bytes
-    filename: str | None  # file in the workspace that holds the code, or None
+    filename: (
+        str | None
+    )  # file in the workspace that holds the code; None if there is none, or only while the block runs
 
 
 def check_block(block: object) -> None:
@@ -102,7 +104,7 @@ def make_request(
     if filename is not None:
         message["hide"] = path
         message["delete"] = not named and (session or options.autogen.delete_tmp_files or not of_caller)
-    return BlockRequest(message, encoded, filename)
+    return BlockRequest(message, encoded, None if keep_state and not named else filename)
 
 
 def filename_comment(code: str, language: Language) -> str | None:

@@ -116,7 +116,8 @@ def dump(environment: Mapping[str, EnvironmentValue]) -> dict[str, str]:
 
 def _parse_value(name: str, value: str) -> EnvironmentValue:
     if not isinstance(value, str):
-        raise TypeError(f"The value of {name} is of type {type(value).__name__}; give a string.")
+        kind = "None" if value is None else type(value).__name__
+        raise TypeError(f"environment: the value of {name} must be a string, not {kind}.")
     reference = _REFERENCE.fullmatch(value)
     _checked_value(name, value, name if reference is None else None)
     if reference is not None:

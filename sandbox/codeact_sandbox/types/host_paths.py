@@ -52,16 +52,29 @@ class DataEntry:
         return path
 
 
+def parse_path(option: str, value: object) -> str:
+    """Check the path of an option, and return it as text."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{option} must be a path, such as 'project', not {value!r:.50}")
+    path = os.fsdecode(value)
+    if not path:
+        raise ValueError(f"{option}='' is not a path: give one such as 'project', or leave {option} out")
+    if path.startswith("~"):
+        # A folder of that name would be made, and removing it by `rm -r ~` would remove the home folder.
+        raise ValueError(f"{option}={path!r}: only a shell expands `~`; give os.path.expanduser({path!r})")
+    return path
+
+
 def parse_data(value: Sequence[Path | str]) -> list[str]:
     """Check the files and folders for /data, and return their paths as given."""
-    paths = list(parse_names("data", value))
+    paths = [parse_path("data", path) for path in parse_names("data", value)]
     if len(paths) > MAX_ENTRIES:
         raise ValueError(
             f"data= has {len(paths):,} entries, and at most {MAX_ENTRIES} are allowed: give a folder of them"
         )
     found: dict[str, DataEntry] = {}
     for entry in map(DataEntry, paths):
-        if not isinstance(entry.path, str) or "\0" in entry.path:
+        if "\0" in str(entry.path):
             raise ValueError(f"data={entry.path!r} is not a path")
         entry.source()
         try:

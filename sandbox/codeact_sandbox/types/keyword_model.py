@@ -65,4 +65,14 @@ def argument_error(
         return unknown_option(caller, name, known)
     if isinstance(cause := first.get("ctx", {}).get("error"), ValueError):
         return cause if name in str(cause) else ValueError(f"{name}: {cause}")
-    return ValueError(f"{caller.__name__}({name}=…): {'.'.join([*rest, ''])}{first['msg']}")
+    return ValueError(f"{caller.__name__}({name}=…): {'.'.join([*rest, ''])}{_plain(first['msg'])}")
+
+
+def _plain(message: str) -> str:
+    """Return pydantic's sentence in the words of Python."""
+    text = message.partition(",")[0].replace("Input should be a valid boolean", "must be True or False")
+    return (
+        text.replace("Input should be a valid", "must be a")
+        .replace("Input should be", "must be")
+        .replace(" a int", " an int")
+    )

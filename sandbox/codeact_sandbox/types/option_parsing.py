@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +21,9 @@ from codeact_sandbox.types.options import (
     SandboxOptions,
 )
 
+# What Python says about a value of another type than expected; our own sentences name the option.
+INTERNAL = re.compile("object is not|has no attribute|expected str, bytes|unhashable type")
+
 
 def parse_options(model: type[M], given: Mapping[str, Any], caller: type | None = None) -> M:
     """Make options from keyword arguments, with errors in the form that Python's own arguments have."""
@@ -27,6 +33,23 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: type | None 
         return model.model_validate(dict(given))
     except ValidationError as error:
         raise argument_error(error, caller or model, given, [*model.model_fields, *Limits.model_fields]) from None
+    except (AttributeError, TypeError) as error:
+        if not INTERNAL.search(str(error)):
+            raise
+        raise _wrong_type(model, given, caller or model) from error
+
+
+def _wrong_type(model: type[BaseModel], given: Mapping[str, Any], caller: type) -> TypeError:
+    """Return the error for the first option whose value is of a type that its validator does not expect."""
+    for name, value in given.items():
+        try:
+            model.model_validate({name: value})
+        except (AttributeError, TypeError):
+            meaning = model.model_fields[name].description or ""
+            return TypeError(f"{caller.__name__}({name}=…): {value!r:.50} is invalid. {meaning}")
+        except ValueError:
+            continue
+    return TypeError(f"invalid arguments of {caller.__name__}: {', '.join(given)}")
 
 
 def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,6 +101,8 @@ def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
 def _parse_text(name: str, kind: Any, text: str) -> Any:
     kinds = (kind, *get_args(kind))
     is_list = any(get_origin(each) is Sequence for each in kinds)
+    if any(Path in (each, *get_args(each)) for each in kinds):
+        text = os.path.expanduser(text)  # as a shell does with a word of its own
     if str in kinds and not is_list:
         return text
     try:

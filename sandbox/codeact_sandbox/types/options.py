@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Unpack, cast
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
     PlainValidator,
+    ValidationInfo,
     model_validator,
 )
 
@@ -25,7 +25,7 @@ from codeact_sandbox.types import environment as variables
 from codeact_sandbox.types import version
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.environment import EnvironmentValue
-from codeact_sandbox.types.host_paths import check_readable, parse_data
+from codeact_sandbox.types.host_paths import check_readable, parse_data, parse_path
 from codeact_sandbox.types.keyword_model import KeywordModel
 from codeact_sandbox.types.limits import (
     Limits,
@@ -100,14 +100,18 @@ def _parse_device(request: Any) -> dict[str, Any]:
 
 
 def _parse_readable(value: Any) -> list[str]:
-    return [str(check_readable(Path(folder))) for folder in value]
+    return [str(check_readable(Path(parse_path("readable", folder)))) for folder in parse_names("readable", value)]
 
 
 def _names(option: str) -> PlainValidator:
     return PlainValidator(lambda value: list(parse_names(option, value)))
 
 
-Folder = Annotated[Path | str | None, AfterValidator(lambda value: None if value is None else os.fspath(value))]
+def _parse_folder(value: object, info: ValidationInfo) -> str | None:
+    return None if value is None else parse_path(str(info.field_name), value)
+
+
+Folder = Annotated[Path | str | None, BeforeValidator(_parse_folder)]
 Environment = Annotated[
     Mapping[str, str] | Sequence[str] | None, PlainValidator(_parse_environment), PlainSerializer(variables.dump)
 ]

@@ -7,6 +7,9 @@ PACKAGES = "/packages"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 ENVIRONMENT = {
     "HOME": HOME,
+    # Programs ask for a name, and the user that owns a mounted folder has none in the image.
+    "USER": "sandbox",
+    "LOGNAME": "sandbox",
     "LANG": "C.UTF-8",
     # Python uses a cached module if the size and the second of its source are the same: an edit after a run would not count.
     "PYTHONDONTWRITEBYTECODE": "1",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codeact_sandbox.types.filenames import printable, printable_text
+from codeact_sandbox.types.host_paths import parse_path
 from codeact_sandbox.types.limits import parse_names
 from codeact_sandbox.types.paths import SKILLS
 
@@ -88,7 +89,7 @@ def has_skills(folder: Path) -> bool:
 
 def parse_skills(value: Sequence[Path | str]) -> list[str]:
     """Check folders of skills, and return their paths as given."""
-    paths = list(parse_names("skills", value))
+    paths = [parse_path("skills", path) for path in parse_names("skills", value)]
     find_skills(paths)
     return paths
 

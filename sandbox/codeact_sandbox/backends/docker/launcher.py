@@ -209,7 +209,7 @@ class DockerLauncher:
         return str(created["Id"])
 
     def _host_config(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        from docker.types import DeviceRequest, LogConfig, Ulimit
+        from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
         options, limits = self._options, self._limits
         memory = limits.memory_bytes
@@ -221,16 +221,20 @@ class DockerLauncher:
         tmpfs = {"/tmp": temporary}  # noqa: S108 - a path in the sandbox
         if not any(mount.get("bind") == PACKAGES for mount in binds.values()):
             tmpfs[PACKAGES] = temporary
-        if "mounts" in data:
+        mounts = list(data.get("mounts", ()))
+        if mounts:
             # New files could otherwise appear beside the mounts, if the root file system can be written.
-            for folder in roots_of(mount["Target"] for mount in data["mounts"]):
+            for folder in roots_of(mount["Target"] for mount in mounts):
                 tmpfs[folder] = "ro,nosuid,nodev,noexec,size=64k,mode=0755"
         if self._bind_dir is not None:
-            binds[str(self._bind_dir)] = {"bind": WORKSPACE, "mode": "rw"}
             mounted = {mount.get("bind") for mount in binds.values()}
-            for entry in ProtectedNames(options.write_back).existing(self._bind_dir):
-                if f"{WORKSPACE}/{entry}" not in mounted:
-                    binds[f"{self._bind_dir}/{entry}"] = {"bind": f"{WORKSPACE}/{entry}", "mode": "ro"}
+            # Not as binds, whose text can't have a colon in a path.
+            mounts.append(Mount(WORKSPACE, str(self._bind_dir), type="bind"))
+            mounts += [
+                Mount(f"{WORKSPACE}/{entry}", f"{self._bind_dir}/{entry}", type="bind", read_only=True)
+                for entry in ProtectedNames(options.write_back).existing(self._bind_dir)
+                if f"{WORKSPACE}/{entry}" not in mounted
+            ]
         else:
             size = parse_size(limits.workspace)
             tmpfs[WORKSPACE] = f"rw,exec,nosuid,nodev,{owner}size={size},nr_inodes={limits.files},mode=0755"
@@ -241,6 +245,7 @@ class DockerLauncher:
         return {
             "auto_remove": options.autogen.auto_remove,
             "binds": binds,
+            "mounts": mounts,
             "cap_drop": ["ALL"],
             "device_requests": [DeviceRequest(**request) for request in options.device_requests or ()] or None,
             "extra_hosts": dict(options.autogen.extra_hosts or {}) or None,
@@ -258,7 +263,7 @@ class DockerLauncher:
             # Version 1 of control groups does not count the buffers of connections, and runc can't set their limit.
             "sysctls": None if options.network.partition(":")[0] in ("host", "container") else SMALL_BUFFERS,
             "tmpfs": tmpfs,
-            **data,
+            **{name: value for name, value in data.items() if name != "mounts"},
             # Not the number of descriptors: the runner limits it for the code, and needs more itself.
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         }
