@@ -76,6 +76,7 @@ def message_types(
 
 
 logger = logging.getLogger(__name__)
+TIMER_S = 0.005  # a timer can be a little early
 
 
 class SavedRun(BaseModel):
@@ -213,18 +214,10 @@ class Run:
             return None
         loop = asyncio.get_running_loop()
 
-        def stop() -> None:
-            self.stop(reason=self.meter.spent())
-
         def time_is_up() -> None:
-            if self.meter.spent() is None:  # a timer can be a little early
-                loop.call_later(0.001, time_is_up)
-            elif nested():
-                loop.call_later(grace_s, stop)
-            else:
-                stop()
+            loop.call_later(grace_s if nested() else 0, lambda: self.stop(reason=self.meter.spent()))
 
-        return loop.call_later(seconds, time_is_up)
+        return loop.call_later(seconds + TIMER_S, time_is_up)
 
     def saved(self, thread: Sequence[Message]) -> dict[str, Any]:
         known = {message.id for message in thread}
