@@ -207,6 +207,8 @@ class Undo:
             return {}
 
     async def set_state(self, name: str, state: Mapping[str, Any]) -> None:
-        """Load a state into a participant, when it is not busy any more."""
-        await self.wait(name)
-        await self._participants[name].load_state(state)
+        """Load a state into a participant; after a turn that ignores its cancellation, when that has ended."""
+        if self._is_busy(name):
+            self._states[name] = state
+        else:
+            await self._participants[name].load_state(state)

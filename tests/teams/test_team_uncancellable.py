@@ -74,18 +74,21 @@ async def test_second_cancellation_does_not_stop_the_clean_up():
     assert texts_of(await team.run(task="three")) == [("user", "three"), ("uncancellable", "heard 3")]
 
 
-async def test_the_state_from_before_a_turn_that_does_not_end_is_saved():
-    uncancellable = UncancellableAgent()
-    team = Impatient([uncancellable], max_turns=1)
+async def test_a_state_is_saved_and_loaded_around_a_turn_that_does_not_end():
+    uncancellable, other = UncancellableAgent(), CountingAgent("uncancellable")
+    team = Team([uncancellable], max_turns=1)
     await cut_short(team, uncancellable)
     uncancellable.heard.append(["half a turn"])
 
     saved = await team.save_state()
     assert saved["agent_states"]["uncancellable"]["agent_state"] == {"heard": []}
-    with pytest.raises(RuntimeError, match="'uncancellable' is still busy"):
-        await team.load_state(saved)
+    other.heard.append(["elsewhere"])
+    await team.load_state(await Team([other]).save_state())
+    assert uncancellable.heard == [["half a turn"]]  # not under the hands of the turn that goes on
+
     uncancellable.let_go.set()
-    assert texts_of(await team.run(task="two")) == [("user", "two"), ("uncancellable", "heard 2")]
+    assert texts_of(await team.run(task="two")) == [("user", "two"), ("uncancellable", "heard 1")]
+    assert uncancellable.heard == [["elsewhere"], ["two"]]
 
 
 async def test_the_participant_finds_its_token_cancelled():
