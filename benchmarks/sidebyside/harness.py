@@ -216,4 +216,4 @@ class Bench:
 
 def without_local_paths(reason):
     """Return a reason without addresses and paths of this machine."""
-    return re.sub(r"\S*(://|/\w+/)\S*", "…", reason)[:200]
+    return re.sub(r"\S*(://|/\w+/)\S*", "…", reason)[:100]
