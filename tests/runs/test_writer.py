@@ -105,8 +105,6 @@ async def test_results_with_images_calls_and_files_round_trip(tmp_path):
         output="a\nb",
         code_file="/x/tmp.py",
         outcome="error",
-        stdout="a",
-        stderr="b",
         value="3",
         error=ErrorInfo("ValueError", "no", 2),
         duration_s=1.5,
