@@ -4,12 +4,10 @@ Only source travels. A function that needs the host's values, keys or modules is
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
 import inspect
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -20,9 +18,9 @@ CodeFunction = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr 
 
 def module_options(functions: Sequence[CodeFunction]) -> dict[str, Any]:
     """Return the options of a sandbox whose code can import functions: their source, and the packages that they need."""
-    imports, packages = dict[str, None](), dict[str, None]()
+    # Annotations that are never evaluated on the host are not evaluated in the sandbox either.
+    imports, packages = {"from __future__ import annotations": None}, dict[str, None]()
     sources: dict[str, str] = {}
-    captured: dict[str, Sequence[str]] = {}
     for each in functions:
         function: Any = each
         if isinstance(each, FunctionWithRequirements | FunctionWithRequirementsStr):
@@ -33,29 +31,13 @@ def module_options(functions: Sequence[CodeFunction]) -> dict[str, Any]:
         source = each.func.strip("\r\n") if isinstance(each, FunctionWithRequirementsStr) else _source(function, name)
         if sources.setdefault(name, source) != source:
             raise ValueError(f"Two functions are called `{name}`; rename one, since a module can hold only one.")
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        captured[name] = code.co_freevars if code is not None else ()
-        if code is not None and code.co_flags & __future__.annotations.compiler_flag:
-            # Without it, annotations that are never evaluated on the host would be evaluated in the sandbox.
-            imports = {"from __future__ import annotations": None, **imports}
-    _check_captured(captured, {*sources, *re.findall(r"\w+", " ".join(imports))})
-    parts = ["\n".join(imports), *sources.values()] if imports else [*sources.values()]
-    source = "\n\n\n".join(parts) + "\n"
+    source = "\n\n\n".join(["\n".join(imports), *sources.values()]) + "\n"
     try:
         compile(source, "functions", "exec", dont_inherit=True)
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise ValueError(f"The functions make no valid module: {error.msg} in `{line}`.") from None
     return {"functions_source": source, "functions_packages": list(packages)}
-
-
-def _check_captured(captured: Mapping[str, Sequence[str]], bound: Collection[str]) -> None:
-    for name, variables in captured.items():
-        if missing := [f"`{each}`" for each in variables if each not in bound]:
-            raise ValueError(
-                f"The function `{name}` uses {', '.join(missing)} from the function around it, and only its own source "
-                "travels. Pass it as an argument, or give the function as a tool."
-            )
 
 
 def _source(function: Any, name: str) -> str:

@@ -135,7 +135,7 @@ def test_options_become_arguments():
         (["--secret", "KEY"], "--secret takes NAME@HOST, such as API_KEY@api.example.com."),
         (
             ["--option", "network=nets", "--sandbox", "docker"],
-            "the Docker engine has no network 'nets' (`docker network ls` lists them). To let code reach some hosts only",
+            "the Docker engine refused to start the sandbox: network nets not found",
         ),
         (
             ["--option", "network=on"],

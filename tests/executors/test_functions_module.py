@@ -149,11 +149,6 @@ class TestRefused:
         namespace: dict[str, Any] = {}
         exec(compile("def made_up():\n    return 1\n", "made up", "exec"), namespace)
 
-        key, other = "secret", 1
-
-        def uses():
-            return key, other
-
         def make():
             def add(a):
                 return a
@@ -165,11 +160,8 @@ class TestRefused:
         f.__name__ = "g"
         for functions, words in [
             ([namespace["made_up"]], "The source of `made_up` can't be found; define it in a file"),
-            ([uses], r"`uses` uses `key`, `other` .* give the function as a tool"),
             ([add, make()], "Two functions are called `add`"),
             ([f], "The source of `g` has no function of that name"),
         ]:
-            with case(words):
-                with pytest.raises(ValueError, match=words) as caught:
-                    build_functions_source(functions)
-                assert "secret" not in str(caught.value)
+            with case(words), pytest.raises(ValueError, match=words):
+                build_functions_source(functions)

@@ -201,7 +201,7 @@ def test_gpus_are_used_or_an_error_says_that_there_are_none(tmp_path: Path) -> N
     if has_gpus:
         assert re.search(r"^GPU 0: ", done.out, re.MULTILINE)
     else:
-        assert "SandboxStartError: the Docker engine can't serve device_requests" in done.out
+        assert "SandboxStartError: the Docker engine refused to start the sandbox: " in done.out
         assert "This engine has no GPU" in done.out
 
 

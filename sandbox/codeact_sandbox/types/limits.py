@@ -64,13 +64,6 @@ def default_memory(machine: int) -> str:
     return f"{max(min(machine // 4, MOST_DEFAULT_MEMORY), LEAST_MEMORY) // _UNITS['m']}m"
 
 
-def parse_checkpoint(value: object) -> bool:
-    """Check whether a session is to be checkpointed."""
-    if isinstance(value, bool):
-        return value
-    raise ValueError(f"checkpoint is True or False, not {value!r}")
-
-
 def parse_seconds(name: str, value: object) -> float:
     """Check a duration that a user gave."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -30,7 +30,6 @@ from codeact_sandbox.types.keyword_model import KeywordModel
 from codeact_sandbox.types.limits import (
     Limits,
     ToolLimits,
-    parse_checkpoint,
     parse_names,
     parse_timeout,
 )
@@ -199,7 +198,6 @@ class SandboxOptions(KeywordModel):
     ] = ()
     checkpoint: Annotated[
         bool,
-        BeforeValidator(parse_checkpoint),
         "Whether a session is checkpointed before each block, so that a timeout or crash does not cost its variables.",
     ] = True
     allow_domains: Annotated[

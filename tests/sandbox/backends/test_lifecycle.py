@@ -149,7 +149,7 @@ class TestMissing:
         client.import_image_from_data(empty.getvalue(), repository=repository, tag=version)
         try:
             executor = DockerCommandLineCodeExecutor(image=tag)
-            with pytest.raises(SandboxStartError, match=r"has no python3: the sandbox needs an image with Python 3\.8"):
+            with pytest.raises(SandboxStartError, match=r"python3.*An image needs python3"):
                 await executor.start()
             assert containers() == set()
         finally:

@@ -7,30 +7,19 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import stat
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from codeact_sandbox.files.regular_files import open_regular
-from codeact_sandbox.runner.worker import trees
-from codeact_sandbox.types.errors import SandboxError, SandboxStartError
-from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.errors import SandboxStartError
 
 if TYPE_CHECKING:
     from docker import APIClient
     from docker.types import Mount
 
 MAX_BYTES = 4 * 1024**3
-MAX_FILES = 100_000
-CHUNK = 256 * 1024
-_below: Callable[..., Iterator[tuple[str, os.DirEntry[str]]]] = trees.walk
-END = b"\0" * 2 * tarfile.BLOCKSIZE
-MOUNTED_INSTEAD = (
-    "Give a part of it, or put it on the engine's machine and mount it there with "
-    "extra_volumes={'/its/folder': {'bind': '/mnt/data', 'mode': 'ro'}}"
-)
 
 
 def roots_of(targets: Iterable[str]) -> list[str]:
@@ -67,10 +56,8 @@ def _mount_points() -> set[Path]:
     return {Path(os.fsdecode(name)) for name in names}
 
 
-def upload(
-    client: APIClient, image: str, sources: Mapping[str, Path], labels: Mapping[str, str], stopped: Callable[[], bool]
-) -> str:
-    """Send files and folders to the engine, without holding them in memory.
+def upload(client: APIClient, image: str, sources: Mapping[str, Path], labels: Mapping[str, str]) -> str:
+    """Send files and folders to the engine.
 
     They go into the anonymous volume of a container that is never started. The sandbox mounts the volume. The engine removes it
     with the last container that has it. Returns the container's id; remove it when the sandbox's container exists.
@@ -86,79 +73,35 @@ def upload(
     try:
         for root in roots:
             below = {target: source for target, source in sources.items() if target.startswith(f"{root}/")}
-            sdk.put_archive(ident, root, _archive(root, below, stopped))
+            with tempfile.TemporaryFile() as packed:
+                _pack(packed, root, below)
+                packed.seek(0)
+                sdk.put_archive(ident, root, packed)
     except BaseException as error:
         client.remove_container(ident, force=True, v=True)
-        if isinstance(error, requests.RequestException):
+        if isinstance(error, requests.RequestException | OSError):
             raise SandboxStartError(f"the files of data= could not be sent to the Docker engine: {error}") from error
         raise
     return ident
 
 
-def _archive(root: str, sources: Mapping[str, Path], stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield a tar archive of what is below a folder, with at most `MAX_FILES` entries of `MAX_BYTES`."""
+def _pack(packed: IO[bytes], root: str, sources: Mapping[str, Path]) -> None:
+    """Write a tar archive of files, folders and symbolic links, readable by everybody, of at most `MAX_BYTES`."""
     total = 0
-    try:
-        for number, (name, path) in enumerate(_walk(sources), 1):
-            member = _describe(name.removeprefix(f"{root}/"), path)
-            total += member.size if member is not None else 0
-            if total > MAX_BYTES or number > MAX_FILES:
-                what = (
-                    f"has more than {MAX_FILES:,} files"
-                    if number > MAX_FILES
-                    else f"is larger than {MAX_BYTES:,} bytes"
-                )
-                raise SandboxStartError(
-                    f"data= {what}, and the Docker engine is on another machine, to which at most {MAX_BYTES:,} bytes in "
-                    f"{MAX_FILES:,} files are sent. {MOUNTED_INSTEAD}"
-                )
-            if member is not None:
-                yield member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-                yield from _content(member, path, stopped)
-    except OSError as error:
-        if isinstance(error, SandboxError):
-            raise
-        raise SandboxStartError(f"data= can't be read: {printable(str(error.filename))}: {error.strerror}") from error
-    yield END
 
+    def take(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        nonlocal total
+        total += member.size
+        if total > MAX_BYTES:
+            raise SandboxStartError(
+                f"data= is larger than {MAX_BYTES:,} bytes, and the Docker engine is on another machine, to which no "
+                "more is sent. Give a part of it, or put it on the engine's machine and mount it there with "
+                "extra_volumes={'/its/folder': {'bind': '/mnt/data', 'mode': 'ro'}}"
+            )
+        member.uid, member.gid, member.uname, member.gname = 0, 0, "", ""  # the user's name stays here
+        member.mode = 0o755 if member.isdir() else 0o644 | member.mode & 0o111
+        return member if member.isreg() or member.isdir() or member.issym() else None
 
-def _walk(sources: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
-    for target, source in sources.items():
-        yield target, source
-        for name, entry in _below(str(source), on_error=_fail) if source.is_dir() else ():
-            yield f"{target}/{name}", Path(entry.path)
-
-
-def _fail(error: OSError) -> None:
-    raise error
-
-
-def _describe(name: str, path: Path) -> tarfile.TarInfo | None:
-    """Return the entry for a file, folder or symbolic link, readable by everybody; None for anything else."""
-    member, info = tarfile.TarInfo(name), path.lstat()
-    member.mtime = int(info.st_mtime)
-    if stat.S_ISLNK(info.st_mode):
-        member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
-    elif stat.S_ISDIR(info.st_mode):
-        member.type, member.mode = tarfile.DIRTYPE, 0o755
-    elif stat.S_ISREG(info.st_mode):
-        member.size, member.mode = info.st_size, 0o644 | info.st_mode & 0o111
-    else:
-        return None
-    return member
-
-
-def _content(member: tarfile.TarInfo, path: Path, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    if not member.size:
-        return
-    left = member.size
-    # Without following a link, or waiting for the other end of a pipe, that may have replaced the file.
-    with open_regular(path) as file:
-        while left and (piece := file.read(min(CHUNK, left))):
-            if stopped():
-                raise SandboxStartError("the start was cancelled")
-            left -= len(piece)
-            yield piece
-    if left:
-        raise SandboxStartError(f"data= has changed while it was sent: {printable(str(path))} has become shorter")
-    yield b"\0" * (-member.size % tarfile.BLOCKSIZE)
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for target, source in sources.items():
+            archive.add(source, target.removeprefix(f"{root}/"), filter=take)

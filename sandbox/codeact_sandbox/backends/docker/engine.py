@@ -10,7 +10,6 @@ import errno
 import os
 import queue
 import socket
-import ssl
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POOL_SIZE = 10
 REQUEST_TIMEOUT = 60  # seconds for one request of a connected client: creating a container on a busy machine takes long
-MINIMUM_API_VERSION = "1.30"
-"""The first one that tells how a container with `auto_remove` has ended; engines have it since Docker 17.06."""
 
 _START = (
     "Start it with `sudo systemctl start docker`, or start Docker Desktop; if the engine is elsewhere, set DOCKER_HOST or run "
@@ -63,18 +59,11 @@ class EngineFailure(enum.Enum):
         "No TLS connection to the Docker engine at {engine} ({error}). "
         "Check DOCKER_TLS_VERIFY and that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem."
     )
-    OLD_VERSION = (
-        "The Docker engine at {engine} is too old: {error}. Upgrade Docker there. Or use another one with DOCKER_HOST."
-    )
     NOT_DOCKER = (
         "What answers at {engine} does not speak as a Docker engine ({error}). "
         "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1."
     )
     OTHER = "The Docker engine at {engine} can't be used: {error}. Does `docker version` work?"
-
-
-class OldApiError(Exception):
-    """The engine's API version is below `MINIMUM_API_VERSION`."""
 
 
 def connect(engine: str | None = None, *, timeout: float = 5.0) -> docker.APIClient:
@@ -115,8 +104,6 @@ def _ask_version(client: docker.APIClient, timeout: float) -> str:
             raise ConnectionResetError("it answers nothing")
         version = str(answer.headers["Api-Version"])
         vars(client)["is_podman"] = "Libpod-Api-Version" in answer.headers
-    if docker.utils.version_lt(version, MINIMUM_API_VERSION):
-        raise OldApiError(f"it has version {version} of Docker's API, and at least {MINIMUM_API_VERSION} is needed")
     return version
 
 
@@ -225,33 +212,7 @@ def _client(**options: Any) -> docker.APIClient:
             own = self.verify if verify is None else verify
             return super().merge_environment_settings(url, proxies, stream, own, cert)
 
-    client = Client(**options)
-    if client.base_url.startswith("https://"):
-        adapter: Any = client.get_adapter("https://")
-        # Its constructor accepts no context. The files of certificates are loaded into this one.
-        adapter.init_poolmanager(POOL_SIZE, POOL_SIZE, ssl_context=tls_context(verify=client.verify is not False))
-    return client
-
-
-def tls_context(*, verify: bool = True) -> ssl.SSLContext:
-    """Return a context for connections to an engine, without certificates."""
-    import urllib3.util.ssl_
-
-    context = urllib3.util.ssl_.create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if verify else ssl.CERT_NONE)
-    context.sslsocket_class = _TlsSocket
-    return context
-
-
-class _TlsSocket(ssl.SSLSocket):
-    """A TLS socket that is closed if its connection is reset before the handshake; Python leaves it open then."""
-
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        try:
-            return super().recv(buflen, flags)
-        except ConnectionError:
-            if self.version() is None:  # there has been no handshake: the caller is the constructor
-                self.close()
-            raise
+    return Client(**options)
 
 
 def in_time(work: Callable[[], T], seconds: float) -> T:
@@ -300,6 +261,5 @@ _SIGNS: tuple[tuple[EngineFailure, set[int], set[str]], ...] = (
     (EngineFailure.NOT_DOCKER, {errno.ECONNRESET, errno.EPIPE}, set()),
     (EngineFailure.NO_ANSWER, set(), {"TimeoutError", "Timeout"}),
     (EngineFailure.BAD_ADDRESS, set(), {"InvalidURL", "InvalidSchema"}),
-    (EngineFailure.OLD_VERSION, set(), {"OldApiError"}),
     (EngineFailure.NOT_DOCKER, set(), {"HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError"}),
 )
