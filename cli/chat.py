@@ -36,9 +36,6 @@ from autogen_codeact.runs.store import find_run, run_name
 if TYPE_CHECKING:
     from autogen_codeact.cli.pages import LivePage
 
-FIGURES = "codeact-figures"
-"""Folder in the current one."""
-
 
 def run_chat(job: ChatJob) -> int:
     """Run a chat until the user leaves."""
@@ -71,7 +68,7 @@ class Chat:
         async with opened(job, plan) as target:
             conversation = await self._conversation(plan, target)
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
-            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True, figures=_figures(target))
+            view = Transcript(terminal, team=len(conversation.agents) > 1, chat=True)
             limits = read_limits(job.budget, job.model.spec)
             view.prices, view.max_cost = limits.prices or prices_of(model_names(target)), limits.max_cost
             self._reader = reader = open_reader()
@@ -180,11 +177,6 @@ def _described(target: ChatAgent | BaseTeam) -> str:
         where = f"folder {Path(folder).absolute()}" if folder is not None else "temporary folder"
         return f"{models}, {backend} sandbox, {where}"
     return models
-
-
-def _figures(target: ChatAgent | BaseTeam) -> Path | None:
-    """Return where figures are kept: in the current folder, if the workspace is temporary."""
-    return Path(FIGURES) if any(each.options.work_dir is None for each in sandboxes_of(target)) else None
 
 
 def _read_plan(folder: Path) -> Plan:

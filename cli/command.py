@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -19,8 +19,6 @@ from autogen_codeact.cli.output import can_erase
 class _FlagsWithoutType:
     """A command or group in whose help flags have no type: typer would show `<bool>`, as if they took a value."""
 
-    shown: Collection[str] | None = None  # names of the options in its help; the others work, too. None: all
-
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         if self.help:
@@ -32,8 +30,6 @@ class _FlagsWithoutType:
         for each in params:
             if getattr(each, "is_flag", False):
                 each.metavar = ""
-            if self.shown is not None:
-                each.hidden, each.rich_help_panel = each.name not in self.shown, None
         return params
 
 

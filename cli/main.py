@@ -128,11 +128,6 @@ def _chat(job: ChatJob) -> int:
 class _BatchCommand(JsonCommand):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
-    shown = (
-        *("tasks", "out", "repeat", "concurrency", "budget", "spec"),
-        *("accept_changes", "as_json", "help", "act", "team", "packages", "data", "others"),
-    )
-
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         if args[:1] == ["report"]:
             reporting = Application()
@@ -147,7 +142,7 @@ def _batch(job: BatchJob) -> None:
     """Let an agent solve many tasks, several at the same time. The same command again continues where it ended.
 
     The options of `codeact run` for model, agent and sandbox work, too. --option also takes attempts, backoff, task_timeout,
-    max_seconds, max_sandboxes and model_calls_per_minute (docs/batch.md).
+    max_sandboxes and model_calls_per_minute (docs/batch.md).
 
     After Ctrl-C running tasks are finished; a second one stops at once. The exit status is 0 if each task has ended, 1 if
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C.

@@ -87,17 +87,15 @@ def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) 
 
 def _ollama_address(host: str) -> str:
     """Return the address for a value of OLLAMA_HOST, such as `0.0.0.0`, `gpu:11434` or `https://gpu.example.com`."""
-    has_scheme = "://" in host
-    parts = urlsplit(host if has_scheme else f"http://{host}")
+    parts = urlsplit(host if "://" in host else f"http://{host}")
     try:
-        port = parts.port or (None if has_scheme else 11434)
+        port = parts.port or (None if "://" in host else 11434)
     except ValueError as error:
         raise CommandError(f"OLLAMA_HOST={host} is not an address: {error}") from None
     # What a server listens on is not an address to connect to.
-    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0", "::") else str(parts.hostname)  # noqa: S104
-    name = f"[{name}]" if ":" in name else name
-    path = parts.path.rstrip("/").removesuffix("/v1")
-    return f"{parts.scheme}://{name}{f':{port}' if port is not None else ''}{path}/v1"
+    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0") else str(parts.hostname)  # noqa: S104
+    place = f"{name}:{port}" if port is not None else name
+    return f"{parts.scheme}://{place}{parts.path.rstrip('/').removesuffix('/v1')}/v1"
 
 
 @dataclass(frozen=True)

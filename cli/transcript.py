@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from pathlib import Path
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -24,14 +22,11 @@ from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outc
 from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.viewer.text import download_name
-from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
 from codeact_sandbox.types.text import apply_carriage_returns, format_count
 
 Message = BaseAgentEvent | BaseChatMessage
-MAX_COPIES = 1_000
 MAX_COMPARED = 1_000_000  # characters of printed text that are kept, because a message repeats them
 
 
@@ -69,7 +64,7 @@ def _describe_file(file: Artifact) -> str:
 class Transcript:
     """Prints the messages of one run, with titles; or of a chat, where the user's own are left out.
 
-    With `team`, each message has its sender's name. `figures`: folder for images.
+    With `team`, each message has its sender's name.
     """
 
     def __init__(
@@ -78,10 +73,9 @@ class Transcript:
         *,
         team: bool = False,
         chat: bool = False,
-        figures: Path | None = None,
     ) -> None:
         self._terminal = terminal
-        self._team, self._chat, self._figures = team, chat, figures
+        self._team, self._chat = team, chat
         self._answer = AnswerPrinter(terminal)
         self._answering = False
         self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
@@ -267,8 +261,6 @@ class Transcript:
     def _show_displays(self, result: ExecutionResult, output: str) -> None:
         for display in result.displays:
             path = display.path.absolute() if display.path is not None else None
-            if self._figures is not None and path is not None:
-                path = _kept(self._figures, display)
             where = f": {printable(str(path))}" if path is not None else ""
             if not where and display.text.strip() and display.text.strip() in output:
                 continue  # a table that is the block's value
@@ -296,20 +288,3 @@ def _limit_of(result: TaskResult) -> str | None:
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:
     return f"step {event.metadata['step']}" if "step" in event.metadata else f"attempt {event.retry_attempt + 1}"
-
-
-def _kept(folder: Path, display: Display) -> Path | None:
-    """Write an image into a folder under a name that is free, and return its path; None if that is impossible."""
-    content = display.image[0] if display.image is not None else str(display.data.get("image/svg+xml", "")).encode()
-    name = Path(download_name(display.name) or "figure")
-    with suppress(OSError):
-        if folder.is_symlink():  # of somebody else's checkout, for example
-            return None
-        folder.mkdir(exist_ok=True)
-        for number in range(1, MAX_COPIES):
-            path = folder / (name if number == 1 else f"{name.stem}-{number}{name.suffix}")
-            with suppress(FileExistsError):
-                with path.open("xb") as file:
-                    file.write(content)
-                return path
-    return None

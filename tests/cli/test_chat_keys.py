@@ -1,4 +1,4 @@
-"""What makes a chat comfortable: Tab, files, shell commands, figures, and the conversation when it goes on."""
+"""What makes a chat comfortable: Tab, files, shell commands, and the conversation when it goes on."""
 
 import json
 import re
@@ -13,11 +13,6 @@ from tests.cli.support import code, codeact, replay
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
 
 BOX = ["--sandbox", "bubblewrap"]
-FIGURE = code(
-    "class Figure:",
-    "    def _repr_svg_(self): return '<svg xmlns=\"http://www.w3.org/2000/svg\"/>'",
-    "Figure()",
-)
 
 
 def piped(folder, answers, *lines, more=BOX):
@@ -96,14 +91,6 @@ def test_a_server_in_the_sandbox_is_opened_for_this_machine(tmp_path):
         assert chat.end()[0] == 0
     with pytest.raises(urllib.error.URLError, match="refused"):
         urllib.request.urlopen(request, timeout=20)
-
-
-def test_figures_are_kept_in_the_current_folder(tmp_path):
-    for number in (1, 2):
-        shown = piped(tmp_path, [FIGURE, "There."], "show")
-        path = re.search(r"\n\[\S+: (codeact-figures/\S+)\]\n", shown)[1]
-        assert (tmp_path / path).read_text().startswith("<svg")
-        assert len(list((tmp_path / "codeact-figures").iterdir())) == number
 
 
 def test_a_chat_that_goes_on_names_the_command_that_prints_it(tmp_path):
