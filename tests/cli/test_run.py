@@ -281,7 +281,7 @@ def test_named_model_generates_fails_decides_repairs_and_reflects():
 
 def test_unknown_model_name_works_with_a_server_that_refuses_schemas():
     arguments = ["--model", "some-local-model", "--json"]
-    done, server = served(
+    done, _ = served(
         FAILS, decision(True), WORKS, "It is 42.", arguments=arguments, refuses={"json_schema", "json_object"}
     )
     assert (done.status, done.err) == (0, "")
