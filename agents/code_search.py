@@ -63,10 +63,8 @@ _OTHER_FORM = re.compile(
     r"|<\|python_tag\|>|(?-i:\[(?:PYTHON|CODE)\])(?=[ \t]*$|.*\[/)|<code>[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
-_HALF_FENCE = re.compile(r"(?:`{2,3}|`(?=\w*\n)|'{3}|\"{3})(?:python3?|py)?\s*", re.IGNORECASE)
-_CODE_FOLLOWS = re.compile(
-    r"^[^\n]{0,200}\b(?:code|program|python|script|snippet)\b[^\n]{0,200}:[ \t]*$", re.MULTILINE | re.IGNORECASE
-)
+_LABEL = re.compile(r"(?:python3?|py)\s+", re.IGNORECASE)
+_PARAGRAPHS = re.compile(r"\n[ \t]*\n|:[ \t]*\n")
 _PRINTS = re.compile(r"^[ \t]*print\(", re.MULTILINE)
 _STATEMENTS = (
     ast.Import,
@@ -264,22 +262,18 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
 
 
 def unfenced_code(text: str) -> str:
-    """Return code in a message without fences, as small models write it, or "".
+    """Return code in a message without fences, or "".
 
-    That is Python alone or in half a fence, a paragraph of it that prints or stands below a line such as "Here is the code:", or
-    code in other tags or with prompts. It is never run, because nothing says where it begins and ends. A name or a value alone is
-    no code, nor is a formula in prose.
+    That is Python alone or in half a fence, a paragraph of it that prints, or code in other tags or with prompts. It is never
+    run, because nothing says where it begins and ends.
     """
     looked_at = text[skip(THOUGHTS, text) :][:MAX_LOOKED_AT_CHARS].strip()
-    # Not one expression with the end: on quotation marks alone it would take quadratic time.
-    opening = _HALF_FENCE.match(looked_at)
-    inside = looked_at[opening.end() :].rstrip("`'\"") if opening and looked_at.endswith(("`", "'", '"')) else looked_at
-    if _OTHER_FORM.search(looked_at) or _is_python(inside):
+    inside = looked_at.strip("`'\"")
+    label = _LABEL.match(inside)
+    if _OTHER_FORM.search(looked_at) or _is_python(inside[label.end() :] if label else inside):
         return looked_at
-    head = _CODE_FOLLOWS.search(looked_at)
-    first, *others = re.split(r"\n[ \t]*\n", looked_at[head.end() if head is not None else 0 :].strip())
-    likely = [each for each in (first, *others) if _PRINTS.search(each) or (head is not None and each is first)]
-    return next((each for each in likely if _is_python(each) and (_PRINTS.match(each) or not _is_one_call(each))), "")
+    printing = filter(_PRINTS.search, _PARAGRAPHS.split(looked_at))
+    return next(filter(_is_python, printing), "")
 
 
 def _is_python(text: str) -> bool:
@@ -290,12 +284,6 @@ def _is_python(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(isinstance(node, _STATEMENTS) or isinstance(getattr(node, "value", None), ast.Call) for node in body)
-
-
-def _is_one_call(text: str) -> bool:
-    """Return whether Python is one expression: in prose it may be a value with its unit, or a formula."""
-    body = ast.parse(text.strip()).body
-    return len(body) == 1 and isinstance(body[0], ast.Expr)
 
 
 def code_in_answer(text: str, languages: Collection[str], ran: Collection[str] = ()) -> tuple[NotRun, ...]:

@@ -49,35 +49,14 @@ class DecisionResult:
     usage: RequestUsage
 
 
-class UnusableAnswer(Exception):
-    """The client received an answer in JSON and raised instead of returning it."""
-
-    def __init__(self, problem: str, usage: RequestUsage) -> None:
-        super().__init__(problem)
-        self.usage = usage
-
-
-def unusable(error: Exception) -> UnusableAnswer | None:
-    """Return what a client's exception says of an answer in JSON; None if it is about something else."""
-    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
-        return UnusableAnswer("it does not fit the schema", RequestUsage(0, 0))
-    # By name, because importing openai costs half a second and other clients don't need it.
-    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
-        used = getattr(getattr(error, "completion", None), "usage", None)
-        return UnusableAnswer(
-            "it was cut off by a limit",
-            RequestUsage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0)),
-        )
-    return None
-
-
 class RetryDecider:
-    """Requests retry decisions of a model, in the strictest output format that the model and its server accept."""
+    """Requests retry decisions of a model, first in the strictest output format that the model's description promises."""
 
     def __init__(self, source: str, *, deadline: float = DEADLINE_S) -> None:
         self._source = source
         self._deadline = deadline
         self._in_words = False
+        """Whether the server refuses that format."""
 
     async def ask(self, client: ChatCompletionClient, conversation: Ask, token: CancellationToken) -> DecisionResult:
         """Decide whether the failure at the end of a conversation is worth another attempt.
@@ -86,23 +65,31 @@ class RetryDecider:
         """
         question: list[LLMMessage] = [UserMessage(content=QUESTION, source=self._source)]
         spent, problem = RequestUsage(0, 0), ""
-        for attempt in range(2):
+        # The second time in words: if a server ignores the format, the client hides the answer from us.
+        for in_words in (self._in_words, True):
+            call = self._create(client, await conversation(*question), token, in_words=in_words)
             try:
-                # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
-                answer = await self._create(client, await conversation(*question), token, in_words=attempt > 0)
+                async with asyncio.timeout(self._deadline):
+                    answer = await awaited(call, token)
             except TimeoutError:
                 return DecisionResult(_no(f"no decision came within {self._deadline:g} s"), spent)
-            except UnusableAnswer as unread:
-                usage, text, problem = unread.usage, "", str(unread)
+            except Exception as error:
+                unread = _unusable(error)
+                if in_words or (unread is None and not is_refusal(error)):
+                    raise
+                if unread is None:
+                    self._in_words = True
+                    continue
+                problem = unread
             else:
-                usage, text = answer.usage, str(answer.content)
+                spent = sum_usage(spent, answer.usage)
+                text = str(answer.content)
                 try:
-                    return DecisionResult(parse_decision(text), sum_usage(spent, usage))
+                    return DecisionResult(parse_decision(text), spent)
                 except ValueError as error:
                     problem = str(error)
-            spent = sum_usage(spent, usage)
-            if text.strip():
-                question.append(AssistantMessage(content=shorten(text, MAX_QUOTED_CHARS), source=self._source))
+                if text.strip():
+                    question.append(AssistantMessage(content=shorten(text, MAX_QUOTED_CHARS), source=self._source))
             complaint = f"That is not a decision: {problem}. {QUESTION.partition('? ')[2]}"
             question.append(UserMessage(content=complaint, source=self._source))
         return DecisionResult(_no(f"the model did not say whether to repair the code ({problem})"), spent)
@@ -110,36 +97,21 @@ class RetryDecider:
     async def _create(
         self, client: ChatCompletionClient, messages: list[LLMMessage], token: CancellationToken, *, in_words: bool
     ) -> CreateResult:
-        """Ask in the strictest form that the model's description promises, or in words, if the server refuses that."""
-        strict: type[RetryDecision] | bool | None = None
-        if not (in_words or self._in_words):
-            info = client.model_info
-            strict = RetryDecision if info.get("structured_output") else info.get("json_output") or None
-        try:
-            return await self._call(client, messages, token, strict)
-        except Exception as error:
-            if strict is None or not is_refusal(error):
-                raise
-        self._in_words = True
-        return await self._call(client, messages, token, None)
-
-    async def _call(
-        self,
-        client: ChatCompletionClient,
-        messages: list[LLMMessage],
-        token: CancellationToken,
-        form: type[RetryDecision] | bool | None,
-    ) -> CreateResult:
+        strict = RetryDecision if client.model_info.get("structured_output") else client.model_info.get("json_output")
         # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
-        call = client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
-        try:
-            with explain_unreadable_answer():
-                async with asyncio.timeout(self._deadline):
-                    return await awaited(call, token)
-        except Exception as error:
-            if (unread := unusable(error)) is not None:
-                raise unread from error
-            raise
+        form = None if in_words else strict or None
+        with explain_unreadable_answer():
+            return await client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
+
+
+def _unusable(error: Exception) -> str | None:
+    """Return what is wrong with an answer that a client has received in JSON and raises instead of returning it."""
+    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
+        return "it does not fit the schema"
+    # By name, because importing openai costs half a second and other clients don't need it.
+    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
+        return "it was cut off by a limit"
+    return None
 
 
 def parse_decision(text: str) -> RetryDecision:

@@ -1,6 +1,5 @@
 """Retry decisions from models that can and can't do structured output, and from those that talk nonsense."""
 
-import pytest
 from autogen_core import CancellationToken
 from autogen_core.models import LLMMessage, UserMessage
 
@@ -81,27 +80,20 @@ def forms(server: OpenAIServer) -> list[str | None]:
     return [(request.get("response_format") or {}).get("type") for request in server.requests]
 
 
-@pytest.mark.parametrize(
-    ("refuses", "asked"),
-    [
-        ({"json_schema"}, ["json_schema", None, None]),
-    ],
-)
-async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, asked) -> None:
-    async with OpenAIServer([decision(True), decision(False, "r")], refuses=refuses) as server:
+async def test_request_form_that_the_server_refuses_is_not_tried_again() -> None:
+    async with OpenAIServer([decision(True), decision(False, "r")], refuses={"json_schema"}) as server:
         asker = RetryDecider("coder")
         first = await asker.ask(server.client(), failed, CancellationToken())
         second = await asker.ask(server.client(), failed, CancellationToken())
 
     assert (first.decision, second.decision) == (YES, RetryDecision(reason="r", retry=False))
-    assert forms(server) == asked
+    assert forms(server) == ["json_schema", None, None]
 
 
-async def test_truncated_answer_counts_as_malformed_and_its_usage_is_counted() -> None:
+async def test_truncated_answer_counts_as_malformed() -> None:
     cut = Reply('{"reason": "and so on', finish_reason="length", completion_tokens=100)
     async with OpenAIServer([cut, "still nothing"]) as server:
         decided = await RetryDecider("coder").ask(server.client(), failed, CancellationToken())
 
     assert decided.decision.retry is False
-    assert decided.usage.completion_tokens == 103
     assert server.requests[1]["messages"][-1]["content"].startswith("That is not a decision: it was cut off")
