@@ -233,7 +233,7 @@ class BaseCodeAgent(BaseChatAgent):
             further=remarks,
         )
         await self._model_context.add_message(shown)
-        metadata = {**metadata_of(result), **(metadata_of_hints(hints) if hints else {}), **metadata}
+        metadata = {**metadata_of(result), **metadata_of_hints(hints), **metadata}
         await emit(CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata))
         return shown
 

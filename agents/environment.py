@@ -156,18 +156,18 @@ class Hint:
 
     problem: str
     way_out: str
-    options: tuple[tuple[str, str], ...] = ()
-    """What would help, each as a program gives it and as the command line does."""
+    options: tuple[str, ...] = ()
+    """What would help, each on the command line and in a program."""
 
     @property
     def for_model(self) -> str:
         """The line for who writes the code."""
         return f"Hint: {self.problem} {self.way_out}"
 
-    def for_person(self, *, flags: bool) -> str:
-        """Return the line for who runs the sandbox."""
-        helping = " or ".join(option[flags] for option in self.options)
-        return f"Hint: {self.problem} {f'{helping} would help.' if helping else self.way_out}"
+    @property
+    def for_person(self) -> str:
+        """The line for who runs the sandbox."""
+        return f"Hint: {self.problem} {' or '.join(self.options)} would help." if self.options else self.for_model
 
 
 def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
@@ -186,19 +186,14 @@ def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[Hint]:
     if result.outcome == "oom":
         more = f"{2 * facts.memory_bytes // 1024**2}m"
         problem = f"the code needs more than the sandbox's {size(facts.memory_bytes)} of memory."
-        option = (f"memory='{more}'", f"--option memory={more}")
+        option = f"--option memory={more} (memory='{more}')"
         hints.append(Hint(problem, "Work on less data at a time.", (option,)))
     return hints
 
 
 def metadata_of_hints(hints: list[Hint]) -> dict[str, str]:
     """Return the hints for persons as metadata of a message; empty without any."""
-    if not hints:
-        return {}
-    return {
-        "hints": "\n".join(hint.for_person(flags=False) for hint in hints),
-        "hints_with_flags": "\n".join(hint.for_person(flags=True) for hint in hints),
-    }
+    return {"hints": "\n".join(hint.for_person for hint in hints)} if hints else {}
 
 
 def _package(text: str, facts: SandboxFacts) -> Hint | None:
@@ -210,9 +205,9 @@ def _package(text: str, facts: SandboxFacts) -> Hint | None:
         return None
     if facts.pip or facts.network:
         return Hint(f"{name} is not installed.", f"`pip install {name}` in a shell block may install it.")
-    image = ((f"packages=['{name}']", f"--package {name}"),) if facts.packages_option else ()
+    image = (f"--package {name} (packages=['{name}'])",) if facts.packages_option else ()
     way_out = f"It can't be installed from code: {DO_WITHOUT}"
-    return Hint(f"{name} is not installed.", way_out, (*image, ("allow_pip=True", "--allow-pip")))
+    return Hint(f"{name} is not installed.", way_out, (*image, "--allow-pip (allow_pip=True)"))
 
 
 def _command(text: str, facts: SandboxFacts) -> Hint | None:
@@ -220,7 +215,7 @@ def _command(text: str, facts: SandboxFacts) -> Hint | None:
     if match is None:
         return None
     there = f"Commands that are there: {', '.join(facts.commands)}." if facts.commands else DO_WITHOUT.capitalize()
-    image = (("An image= that has it", "An --option image= that has it"),) if facts.packages_option else ()
+    image = ("An image that has it (image=)",) if facts.packages_option else ()
     return Hint(f"the command {match[1]} is not in the sandbox.", there, image)
 
 
@@ -229,7 +224,7 @@ def _connection(text: str, facts: SandboxFacts) -> Hint | None:
     if facts.network or not (refused or _NO_NAME.search(text)):
         return None
     name = refused[1].lower() if refused else "api.example.com"
-    allow = ((f"allow_domains=['{name}']", f"--allow-domain {name}"),)
+    allow = (f"--allow-domain {name} (allow_domains=['{name}'])",)
     if facts.domains:
         some = ", ".join(map(shown_name, facts.domains[:MAX_HOSTS]))
         more = f" and {len(facts.domains) - MAX_HOSTS} more" if len(facts.domains) > MAX_HOSTS else ""

@@ -65,7 +65,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
             if terminal is None:
                 print_json(_to_object(index, block, result))
             else:
-                hints = [hint.for_person(flags=True) for hint in hints_for(result, executor.known_facts)]
+                hints = [hint.for_person for hint in hints_for(result, executor.known_facts)]
                 if result.outcome == "timeout":
                     hints.append(f"Hint: a block may take {choice.timeout:g} s. --timeout SECONDS sets another limit.")
                 _show(terminal, name, block, result, hints)

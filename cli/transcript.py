@@ -52,7 +52,7 @@ def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
 
 def hints_in(message: Message) -> list[str]:
     """Return what a message says to persons on the command line about limits of the sandbox that code has met."""
-    return message.metadata.get("hints_with_flags", "").splitlines()
+    return message.metadata.get("hints", "").splitlines()
 
 
 def _describe_file(file: Artifact) -> str:

@@ -23,9 +23,9 @@ WITHOUT = ": do without it, or say in the answer what is missing."
 NO_NETWORK = f"Hint: the sandbox has no network. No host can be reached{WITHOUT}"
 NOT_INSTALLED = f"It can't be installed from code{WITHOUT}"
 COMMANDS = "Commands that are there: bash, git."
-PACKAGE = "packages=['{0}'] or allow_pip=True would help.", "--package {0} or --allow-pip would help."
-IMAGE = "An image= that has it would help.", "An --option image= that has it would help."
-HOST = "allow_domains=['{0}'] would help.", "--allow-domain {0} would help."
+PACKAGE = "--package {0} (packages=['{0}']) or --allow-pip (allow_pip=True) would help."
+IMAGE = "An image that has it (image=) would help."
+HOST = "--allow-domain {0} (allow_domains=['{0}']) would help."
 
 
 def failed(output: str) -> CodeResult:
@@ -70,40 +70,36 @@ def test_a_limit_has_a_hint_for_the_model_and_one_for_persons() -> None:
             (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
             assert hint.for_model == (f"Hint: {problem} {way_out}" if problem else way_out)
             assert not re.search(r"\w=|--|whoever", hint.for_model)
-            for flags in (False, True):
-                shown = hint.for_person(flags=flags)
-                assert shown == f"Hint: {hint.problem} {option[flags].format(name)}"
-                assert ("--" in shown) is flags
+            assert hint.for_person == f"Hint: {hint.problem} {option.format(name)}"
 
 
 def test_hints_follow_the_options() -> None:
     pip = replace(ASKED, pip=True, packages={"matplotlib": "3"})
     (hint,) = hints_for(failed(SEABORN), pip)
-    assert {hint.for_model, hint.for_person(flags=True)} == {
+    assert {hint.for_model, hint.for_person} == {
         "Hint: seaborn is not installed. `pip install seaborn` in a shell block may install it."
     }
     some = replace(ASKED, domains=("a.example.com",) * 7)
     (hint,) = hints_for(failed("Could not resolve host: b.example.com"), some)
     reached = f"Hint: the sandbox reaches only {', '.join(['a.example.com'] * 5)} and 2 more."
     assert hint.for_model == f"{reached} Other hosts can't be reached{WITHOUT}"
-    assert hint.for_person(flags=True) == f"{reached} --allow-domain api.example.com would help."
+    assert hint.for_person == f"{reached} --allow-domain api.example.com (allow_domains=['api.example.com']) would help."
     (hint,) = hints_for(
         failed("Tunnel connection failed: 403 c.example.com:443 is not in allow_domains; to allow"), some
     )
-    assert hint.for_person(flags=True) == f"{reached} --allow-domain c.example.com:443 would help."
+    assert hint.for_person == f"{reached} --allow-domain c.example.com:443 (allow_domains=['c.example.com:443']) would help."
     unknown = "502 a.example.com:443 can't be reached: its address was not found (Name or service not known)"
     assert hints_for(failed(unknown), some) == []
     assert hints_for(failed("Network is unreachable"), replace(ASKED, network=True)) == []
     (hint,) = hints_for(failed(SEABORN), replace(ASKED, packages_option=False))
-    assert hint.for_person(flags=True) == "Hint: seaborn is not installed. --allow-pip would help."
+    assert hint.for_person == "Hint: seaborn is not installed. --allow-pip (allow_pip=True) would help."
 
 
 def test_too_little_memory_has_a_hint() -> None:
     (hint,) = hints_for(ExecutionResult(137, "", outcome="oom"), ASKED)
     assert hint.for_model.endswith("of memory. Work on less data at a time.")
     more = f"{2 * ASKED.memory_bytes // 1024**2}m"
-    assert hint.for_person(flags=True).endswith(f"of memory. --option memory={more} would help.")
-    assert hint.for_person(flags=False).endswith(f"of memory. memory='{more}' would help.")
+    assert hint.for_person.endswith(f"of memory. --option memory={more} (memory='{more}') would help.")
 
 
 def test_other_results_have_no_hints() -> None:
@@ -139,15 +135,15 @@ async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> Non
     assert last == f"Hint: no_such_module is not installed. {NOT_INSTALLED}"
     (ran,) = [message for message in result.messages if isinstance(message, CodeExecutionEvent)]
     assert "Hint" not in ran.result.output
-    assert ran.metadata["hints"] == "Hint: no_such_module is not installed. allow_pip=True would help."
+    assert ran.metadata["hints"] == "Hint: no_such_module is not installed. --allow-pip (allow_pip=True) would help."
 
 
 async def test_reader_of_a_message_without_a_model_sees_hints(bubblewrap: None) -> None:
     async with BubblewrapCommandLineCodeExecutor() as executor:
         result = await CodeExecutorAgent("runner", executor).run(task=python("import no_such_module"))
     assert result.messages[-1].to_text().endswith(f"\n\nHint: no_such_module is not installed. {NOT_INSTALLED}")
-    hint = "Hint: no_such_module is not installed. --allow-pip would help."
-    assert result.messages[-1].metadata["hints_with_flags"] == hint
+    hint = "Hint: no_such_module is not installed. --allow-pip (allow_pip=True) would help."
+    assert result.messages[-1].metadata["hints"] == hint
 
 
 async def test_executor_of_another_package_has_no_hints(executor: CodeExecutor) -> None:
