@@ -50,7 +50,8 @@ def test_options_that_can_not_be_combined_are_refused(tmp_path_factory):
 
 
 def test_person_is_told_the_flag_that_would_help(tmp_path):
-    hint = "Hint: no_such_module is not installed. --package no_such_module (packages=['no_such_module']) or --allow-pip (allow_pip=True) would help."
+    options = "--package no_such_module (packages=['no_such_module']) or --allow-pip (allow_pip=True)"
+    hint = f"Hint: no_such_module is not installed. {options} would help."
     page = tmp_path / "page.md"
     page.write_text(code("import no_such_module"))
     ran = codeact(
