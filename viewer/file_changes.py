@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from autogen_codeact.runs.differences import differing_lines
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
@@ -16,7 +16,7 @@ from autogen_codeact.viewer.text import bounded, download_name, visible
 
 MAX_FILES = 200
 _MAX_BYTES = 256 * 1024
-_MAX_LINES = 2_000
+_MAX_LINES = 400  # the time of a comparison grows with their square
 _MAX_DIFF = 32 * 1024
 
 
@@ -61,10 +61,8 @@ def _difference(run: Run, old: StoredFile | None, new: StoredFile | None, name: 
     if before is None or after is None:
         return None
     shown = visible(name[:200]).replace("\n", " ")
-    lines = differing_lines(before, after, shown)
-    if lines is None:
-        return None
-    return bounded("\n".join(lines), _MAX_DIFF) if lines else ""
+    lines = difflib.unified_diff(before, after, shown, shown, lineterm="")
+    return bounded("\n".join(lines), _MAX_DIFF)
 
 
 def _lines(run: Run, file: StoredFile | None) -> list[str] | None:
