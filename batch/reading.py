@@ -74,7 +74,7 @@ def _json_of(text: bytes, place: str) -> Any:
     try:
         return from_json(text.removeprefix(b"\xef\xbb\xbf").rstrip(), allow_inf_nan=False)
     except ValueError as error:
-        return BadTask(place, place, f"it is not JSON: {error}")
+        return BadTask(place, f"it is not JSON: {error}")
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
@@ -95,13 +95,13 @@ def _parse_record(record: dict[str | None, Any], place: str) -> Any:
     fields: dict[str, Any] = {}
     for column, text in record.items():
         if column is None or text is None:
-            return BadTask(place, place, "it has more or fewer columns than the header")
+            return BadTask(place, "it has more or fewer columns than the header")
         if not text and column in KNOWN:
             continue
         if column in JSON_COLUMNS or (column in ("data", "check") and text.lstrip()[:1] in ("{", "[")):
             fields[column] = _json_of(text.encode(), place)
             if isinstance(fields[column], BadTask):
-                return BadTask(place, place, f"column {column!r}: {fields[column].reason}")
+                return BadTask(place, f"column {column!r}: {fields[column].reason}")
         else:
             fields[column] = text
     return fields
@@ -114,11 +114,11 @@ def _fields_of(item: Any, number: int) -> Any:
         return {"id": str(number), "task": item}
     fields = item.model_dump() if isinstance(item, Task) else item
     if not isinstance(fields, Mapping):
-        return item if isinstance(item, BadTask) else BadTask(place, place, f"a {type(item).__name__} is not a task")
+        return item if isinstance(item, BadTask) else BadTask(place, f"a {type(item).__name__} is not a task")
     try:
         text = to_json(dict(fields))
     except ValueError as error:
-        return BadTask(place, place, f"it can't be written as JSON: {error}")
+        return BadTask(place, f"it can't be written as JSON: {error}")
     return _json_of(text, place)
 
 
@@ -128,21 +128,22 @@ def _checked(rows: Iterable[tuple[str, Any]], base: Path) -> Iterator[Task | Bad
     for place, fields in rows:
         task = fields if isinstance(fields, BadTask) else _task_of(fields, place, base)
         if isinstance(task, Task) and task.id in ids:
-            task = BadTask(place, place, f"another task has its id {task.id!r}")
-        ids.add(task.id)
+            task = BadTask(place, f"another task has its id {task.id!r}")
+        if isinstance(task, Task):
+            ids.add(task.id)
         yield task
 
 
 def _task_of(fields: Any, place: str, base: Path) -> Task | BadTask:
     if not isinstance(fields, dict):
-        return BadTask(place, place, "it is not a JSON object")
+        return BadTask(place, "it is not a JSON object")
     try:
         task = Task.model_validate(_as_fields(fields, base))
         problem = _problem(task)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False, include_context=False)[:3]
         problem = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in wrong)
-    return task if problem is None else BadTask(place, place, problem[:MAX_REASON])
+    return task if problem is None else BadTask(place, problem[:MAX_REASON])
 
 
 def _as_fields(row: Mapping[str, Any], base: Path) -> dict[str, Any]:

@@ -165,8 +165,8 @@ class Scheduler:
         self._pending = ((task, repeat) for repeat in repeats for task in tasks if not folder.is_done(task, repeat))
         for task in found:
             if isinstance(task, BadTask):
-                row = Row(id=task.id, outcome="invalid", attempts=0)
-                row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
+                row = Row(id=task.place, outcome="invalid", attempts=0)
+                row.error_class, row.error = "BadTask", task.reason
                 await self._add(None, row)
 
     async def _dispatch(self) -> None:

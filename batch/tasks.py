@@ -94,8 +94,7 @@ class Task(BaseModel):
 
 @dataclass(frozen=True)
 class BadTask:
-    """A task that can't be used; its place is such as `tasks.jsonl:17`, from which its id is made if it has none."""
+    """A task that can't be used; its place, such as `tasks.jsonl:17`, is the id of its row."""
 
-    id: str
     place: str
     reason: str

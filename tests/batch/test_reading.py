@@ -80,7 +80,7 @@ def test_all_fields_of_a_row_are_read(tmp_path: Path) -> None:
 def test_bad_row_is_named_and_the_next_one_is_read(tmp_path: Path, row: str | bytes, reason: str) -> None:
     bad, good = read_tasks(lines(tmp_path, row, GOOD))
     assert isinstance(bad, BadTask)
-    assert (bad.id, bad.place) == ("tasks.jsonl:1", "tasks.jsonl:1")
+    assert bad.place == "tasks.jsonl:1"
     assert reason in bad.reason
     assert good == Task(id="good", task="do it")
 
@@ -171,7 +171,7 @@ def test_items_of_an_iterable_are_checked_like_rows() -> None:
         7,
         loop,
         {"id": "e", "task": "t", "x": object()},
-        BadTask("h", "elsewhere:5", "no good"),
+        BadTask("elsewhere:5", "no good"),
     ]
     places = [each.place for each in read_tasks(bad) if isinstance(each, BadTask)]
     assert places == ["task 1", "task 2", "task 3", "task 4", "task 5", "elsewhere:5"]

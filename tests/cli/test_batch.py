@@ -63,7 +63,7 @@ def test_lines_without_a_terminal_are_few(model, tmp_path):
     assert done.status == 1
     lines = [line for line in done.err.splitlines() if not re.search("the sandbox runs| done, ", line)]
     (line,) = lines
-    assert "unusable: line-6: " in line
+    assert "unusable: tasks.jsonl:6: BadTask: it is not JSON: " in line
 
 
 def test_bad_line_with_the_id_of_an_earlier_row_is_named(model, tmp_path):
@@ -74,7 +74,7 @@ def test_bad_line_with_the_id_of_an_earlier_row_is_named(model, tmp_path):
     for _ in range(2):
         done = model.run(tasks, out, "--repeat", 2)
         assert done.status == 1
-        assert "unusable: t0 (tasks.jsonl:1): " in done.err
+        assert "unusable: tasks.jsonl:1: BadTask: task: Field required" in done.err
         assert "2 tasks" not in done.out
         assert [row["outcome"] for row in rows(out)].count("invalid") == 1
     tasks.write_text(good)
@@ -166,7 +166,7 @@ def test_options_of_limits_may_change(model, tmp_path):
     assert model.run(tasks, tmp_path / "out").status == 0
     assert (
         model.run(
-            tasks, tmp_path / "out", "--concurrency", 2, "--option", "attempts=5", "--option", "max_seconds=60"
+            tasks, tmp_path / "out", "--concurrency", 2, "--option", "attempts=5", "--budget", "seconds=60"
         ).status
         == 0
     )
