@@ -15,11 +15,10 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_codeact.agents.extraction import (
     DOCUMENT_LABELS,
     OUTPUT_LABELS,
-    THOUGHTS,
     ExtractedBlock,
     extract_code_blocks,
     normalise_language,
-    skip,
+    without_thoughts,
 )
 from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.text import shorten
@@ -59,6 +58,7 @@ MAX_LOOKED_AT_CHARS = 10_000
 _OTHER_FORM = re.compile(
     r"^[ \t]*(?:>>> \S|<(?:code|python)>|<(?:code|llm-code|python|tool_code|pre)(?: [^<>\n]{0,99})?>[ \t]*$"
     r"|<tool_call>|<function=)"
+    r"|`{3,}(?:python3?|py|bash|sh|shell) [^`\n]+`{3,}"
     r"|^[ \t]*\{\"(?:name|tool|action)\": ?\"[\w.-]{1,64}\", ?\"(?:arguments|parameters|args|input|action_input)\": ?[{\"]"
     r"|<\|python_tag\|>|(?-i:\[(?:PYTHON|CODE)\])(?=[ \t]*$|.*\[/)|<code>[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
@@ -267,7 +267,7 @@ def unfenced_code(text: str) -> str:
     That is Python alone or in half a fence, a paragraph of it that prints, or code in other tags or with prompts. It is never
     run, because nothing says where it begins and ends.
     """
-    looked_at = text[skip(THOUGHTS, text) :][:MAX_LOOKED_AT_CHARS].strip()
+    looked_at = without_thoughts(text)[:MAX_LOOKED_AT_CHARS].strip()
     inside = looked_at.strip("`'\"")
     label = _LABEL.match(inside)
     if _OTHER_FORM.search(looked_at) or _is_python(inside[label.end() :] if label else inside):

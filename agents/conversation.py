@@ -27,8 +27,10 @@ from autogen_core.models import (
 )
 
 from autogen_codeact.agents.model import (
+    UnofferedCall,
     awaited,
     stream_answer,
+    sum_usage,
 )
 
 IMAGE_CHARS = 4_000
@@ -44,6 +46,10 @@ SHORT_CHARS = 600
 """An output that is left out as it is."""
 
 LEFT_OUT = "[{what} left out to save space{where}]"
+NO_FUNCTIONS = (
+    "You called functions ({names}), but none are offered here, so nothing ran. Answer in text; write code that should run in a "
+    "fenced block."
+)
 EARLIER = "[{count} earlier messages of this conversation are left out here to save space.]"
 # What `observation.bounded` writes. Outputs can contain such text, too, but only of a file for outputs.
 _IN_FILE = re.compile(
@@ -228,12 +234,25 @@ class Conversation:
     async def ask(self, token: CancellationToken, emit: Emit) -> CreateResult:
         """Call the model, and return its answer, which is not added to the context."""
         messages = await self.messages(token)
-        async with aclosing(stream_answer(self.client, messages, token, stream=self._stream)) as answer:
-            async for item in answer:
-                if isinstance(item, str):
-                    await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
-                else:
-                    result = item
+        try:
+            return await self._ask(messages, token, emit)
+        except UnofferedCall as call:  # such as the `python` of gpt-oss: the model is told once
+            told = UserMessage(content=NO_FUNCTIONS.format(names=call.names), source=self._source)
+            result = await self._ask([*messages, told], token, emit)
+            return result.model_copy(update={"usage": sum_usage(call.result.usage, result.usage)})
+
+    async def _ask(self, messages: list[LLMMessage], token: CancellationToken, emit: Emit) -> CreateResult:
+        try:
+            async with aclosing(stream_answer(self.client, messages, token, stream=self._stream)) as answer:
+                async for item in answer:
+                    if isinstance(item, str):
+                        await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
+                    else:
+                        result = item
+        except UnofferedCall as call:
+            if call.result.thought:
+                await emit(ThoughtEvent(content=call.result.thought, source=self._source))
+            raise
         if result.thought:
             await emit(ThoughtEvent(content=result.thought, source=self._source))
         return result

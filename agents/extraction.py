@@ -15,7 +15,10 @@ The text is read as CommonMark. Where models deviate from that:
   instead, because what they quote must not run.
 - ``<execute>`` tags hold code as it is, or one fenced block. A tag in backticks or in the middle of a sentence is
   only mentioned.
-- What a model thinks first, in ``<think>`` tags, is not looked at. The opening tag may be missing: some prompts end with it.
+- What a model thinks, in tags such as ``<think>``, is not looked at. The first opening tag may be missing: some prompts end
+  with it.
+- A fence closes no block of which the code can't end there: inside a here-document, or a string. Reading goes on to the first
+  fence where it can; a here-document that never ends makes its block incomplete.
 
 Markdown-it-py is the reference in the tests and not used here: on model text it is up to eight times slower, on list
 items over three hundred times. Here every character is read a bounded number of times.
@@ -27,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Literal
 
+from autogen_codeact.agents.unfinished import unfinished_code
 from codeact_sandbox.types.languages import LANGUAGES
 
 _OUTPUT = """
@@ -46,10 +50,11 @@ _LABEL_START = re.compile(r"[\w{.]")
 
 _TAGS = {"<execute>": "python", "<execute_bash>": "bash", "<execute_ipython>": "python", "<execute_python>": "python"}
 # Each alternative begins with a character and not with a repetition: `re` then looks for these characters only.
-_OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS), re.IGNORECASE)
-THOUGHTS = re.compile(
-    r"\s*+<(think|thinking|thought)>.*?</\1>|.*^</think>[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
-)
+_THINKS = r"(?:\w{1,20}:)?(?:think|thinking|thoughts?|reason|reasoning|reflect|reflection|monologue|scratchpad)"
+_THOUGHT = re.compile(rf"<({_THINKS})(?:[ \t][^<>\n]{{0,100}})?>|\[THINK\]|◁think▷", re.IGNORECASE)
+_THOUGHT_ENDS = re.compile(rf"(?:</{_THINKS}>|\[/THINK\]|◁/think▷)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_THOUGHT_TAG = re.compile(rf"{_THOUGHT.pattern}|{_THOUGHT_ENDS.pattern}", re.IGNORECASE | re.MULTILINE)
+_OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS) + "|" + _THOUGHT.pattern, re.IGNORECASE)
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
 # smolagents instructs models to write this behind a closing fence, as a stop sequence.
 _STOP = "<end_code>"
@@ -58,6 +63,8 @@ _BLANKS = re.compile(r"[ \t]*+")
 _BLANK_LINES = re.compile(r"(?:[ \t]*+\n)*+")
 # Each level costs one pass over the quoted lines.
 _DEEPEST_QUOTE = 20
+# Each costs one pass over the code.
+_MOST_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,34 @@ class ExtractedBlock:
 
 def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
     """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
+    return _scan(text, depth).blocks
+
+
+def without_thoughts(text: str) -> str:
+    """Return a text of a model without what it thinks in tags such as ``<think>``."""
+    return split_thoughts(text)[1]
+
+
+def split_thoughts(text: str, *, cut_off: bool = False) -> tuple[str, str]:
+    """Return what a model thinks in tags, and the rest; a tag that a `cut_off` text begins with may have no end."""
+    scanner = _scan(text)
+    if not scanner.thoughts:
+        opened = _THOUGHT.match(text.lstrip()) if cut_off else None
+        return (text.lstrip()[opened.end() :], "") if opened else ("", text)
+    at, thoughts, kept = 0, [], []
+    for start, end in scanner.thoughts:
+        kept.append(scanner.text[at:start])
+        thoughts.append(_THOUGHT_TAG.sub("", scanner.text[start:end]).strip())
+        at = end
+    return "\n".join(thoughts), "".join([*kept, scanner.text[at:]]).strip()
+
+
+def _scan(text: str, depth: int = 0) -> "_Scanner":
     scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
-    at = 0 if depth else skip(THOUGHTS, scanner.text)
+    at = 0 if depth else scanner.skip_unopened_thought()
     while match := _OUTSIDE.search(scanner.text, at):
         at = scanner.take(match)
-    return scanner.blocks
+    return scanner
 
 
 def normalise_language(label: str) -> str:
@@ -129,6 +159,7 @@ class _Scanner:
     tried: int = -1
     counted: tuple[int, int] = (0, 1)
     found: dict[str, int] = field(default_factory=dict)
+    thoughts: list[tuple[int, int]] = field(default_factory=list)
 
     def take(self, match: re.Match[str]) -> int:
         """Read what begins at a match of `_OUTSIDE`, and return where to read on."""
@@ -139,7 +170,32 @@ class _Scanner:
             self.line_indent = skip(_BLANKS, self.text, self.line_start)
         if match[0] == "<!--":
             return self._comment(match)
+        if thought := _THOUGHT.fullmatch(match[0]):
+            return self._thought(match, thought[1])
         return self._tag(match) if match[0][0] == "<" else self._fence(match)
+
+    def skip_unopened_thought(self) -> int:
+        """Return where the text goes on behind the last end of a thought that no tag has opened."""
+        opened = _THOUGHT.search(self.text)
+        end = 0
+        for match in _THOUGHT_ENDS.finditer(self.text, 0, opened.start() if opened else len(self.text)):
+            end = match.end()
+        if end:
+            self.thoughts.append((0, end))
+        return end
+
+    def _thought(self, match: re.Match[str], name: str | None) -> int:
+        start, end = match.span()
+        close = f"</{name}>" if name else "[/THINK]" if match[0][0] == "[" else "◁/think▷"
+        closed = self._find(close, end)
+        if closed < 0 or self.text[start - 1 : start] in ("`", "'", '"'):
+            return end
+        after = closed + len(close)
+        begins = start == self.line_indent or (self.thoughts and not self.text[self.thoughts[-1][1] : start].strip())
+        if not begins and not self._is_line_end(skip(_BLANKS, self.text, after)):
+            return end  # a sentence about the tags
+        self.thoughts.append((start, after))
+        return after
 
     def _comment(self, match: re.Match[str]) -> int:
         if match.start() != self.line_indent:
@@ -244,13 +300,26 @@ class _Scanner:
     def _block(self, outer: _Fence) -> int:
         """Read from an opening fence to the end of its block, with the blocks that are nested in it."""
         stack, at = [outer], outer.body
+        first, unfinished, tries = (-1, -1), None, 0
         while match := _RUNS[outer.mark].search(self.text, at):
             newline = self.text.rfind("\n", at, match.start())
             start = at if newline < 0 else newline + 1
             at = _next_line(self.text, match.end())
             _feed(self.text, stack, start, match)
-            if not stack:
+            if stack:
+                continue
+            state = unfinished_code(normalise_language(outer.info), self.text[outer.body : outer.end])
+            if state is None or tries == _MOST_TRIES:
                 break
+            if first[0] < 0:
+                first, unfinished = (outer.end, outer.after), state
+            stack, tries = [outer], tries + 1
+        else:
+            state = unfinished
+        if first[0] >= 0 and state is not None:
+            outer.end, outer.after = first
+            self._emit_fence(outer, outer.end, complete=unfinished != "here-document")
+            return outer.after
         if stack and stack[-1].glued is not None:
             _close(stack, stack[-1].glued, stack[-1].glued + stack[-1].size)
         if stack:

@@ -126,6 +126,15 @@ async def _chunks(
             yield chunk
 
 
+class UnofferedCall(RuntimeError):
+    """The model called functions although none were offered."""
+
+    def __init__(self, names: str, result: CreateResult) -> None:
+        super().__init__(f"The model called functions ({names}) although none were offered; text was expected.")
+        self.names = names
+        self.result = result
+
+
 @contextmanager
 def explain_unreadable_answer() -> Iterator[None]:
     """Replace the exception of a client that can't parse its server's answer by one that explains it."""
@@ -172,9 +181,7 @@ def sum_usage(*usages: RequestUsage) -> RequestUsage:
 def _text_only(result: CreateResult) -> CreateResult:
     if not isinstance(result.content, str):
         names = ", ".join(call.name for call in result.content)
-        raise RuntimeError(  # noqa: TRY004 (the model answered wrongly, no caller passed a wrong type)
-            f"The model called functions ({names}) although it was offered none; text was expected."
-        )
+        raise UnofferedCall(names, result)
     content, thought = result.content, result.thought
     if len(content) >= REPEATING_CHARS and (end := end_of_news(content)) is not None:
         content = content[:end]

@@ -14,6 +14,7 @@ from autogen_core.models import (
     RequestUsage,
 )
 
+from autogen_codeact.agents.extraction import split_thoughts
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, repeated_part
 
 LOOK_EVERY_CHARS = 200
@@ -66,10 +67,7 @@ async def until_repetition(stream: AsyncIterator[str | CreateResult], messages: 
         unread = 0
         if repeated_part(tail) is not None and end_of_news("".join(pieces)) is not None:
             # Thoughts come in the same stream; a block of code in them must not run.
-            thought, ended, text = "".join(pieces).rpartition("</think>")
-            if not ended and text.lstrip().startswith("<think>"):
-                thought, text = text, ""
-            thought = thought.lstrip().removeprefix("<think>")
+            thought, text = split_thoughts("".join(pieces), cut_off=True)
             read = sum(len(str(message.content)) for message in messages) // CHARS_OF_A_TOKEN
             usage = RequestUsage(prompt_tokens=read, completion_tokens=len(pieces))
             yield CreateResult(finish_reason="length", content=text, usage=usage, cached=False, thought=thought or None)

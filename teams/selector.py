@@ -21,6 +21,7 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, ConfigDict
 
+from autogen_codeact.agents.extraction import without_thoughts
 from autogen_codeact.teams.errors import SelectionError, SpeakerError
 from autogen_codeact.teams.run import Message
 from autogen_codeact.teams.speakers import Conversation, Position, Speakers
@@ -151,8 +152,8 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
         while len(answers) < MAX_ATTEMPTS:
             result = await self._model_client.create([*messages])
             conversation.count(result.usage)
-            answer = result.content if isinstance(result.content, str) else ""
-            named = [name for name in conversation.names if _mentions(answer, name)]
+            answer = without_thoughts(result.content) if isinstance(result.content, str) else ""
+            named = _named(answer, conversation.names)
             if len(named) == 1 and named[0] in candidates:
                 return named[0]
             answers.append(answer)
@@ -199,7 +200,10 @@ def _history(thread: Sequence[Message]) -> str:
     return "\n".join(f"{each}\n\n" for each in shown)
 
 
-def _mentions(answer: str, name: str) -> bool:
-    """Return whether a name is in an answer as a word, also with spaces or escaped underscores for its underscores."""
-    forms = {name, name.replace("_", " "), name.replace("_", r"\_")}
-    return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", answer) for form in forms)
+def _named(answer: str, names: Sequence[str]) -> list[str]:
+    """Return the names in an answer: written exactly, else in another case, with spaces, hyphens or escapes for underscores."""
+    exact = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", answer)]
+    plain = re.sub(r"\\(?=\W|_)", "", answer)
+    loose = (r"[\s_-]*".join(map(re.escape, re.split(r"[\s_-]+", name))) for name in names)
+    forms = (re.search(rf"(?<!\w){form}(?!\w)", plain, re.IGNORECASE) for form in loose)
+    return exact or [name for name, found in zip(names, forms, strict=True) if found]

@@ -221,17 +221,35 @@ async def test_no_task_at_all_is_an_error_and_the_agent_goes_on(executor: CodeEx
     assert received_by(client) == [[SYSTEM, TOLD_TASK]]
 
 
-async def test_function_calls_instead_of_text_are_an_error(executor: CodeExecutor) -> None:
-    calls = [FunctionCall(id="1", name="rm", arguments="{}")]
-    odd = CreateResult(finish_reason="function_calls", content=calls, usage=token_usage(1), cached=False)
-    client = scripted(odd, "Done.")
+def function_call(name: str) -> CreateResult:
+    calls = [FunctionCall(id="1", name=name, arguments="{}")]
+    return CreateResult(finish_reason="function_calls", content=calls, usage=token_usage(2), cached=False)
+
+
+async def test_model_is_told_once_that_it_can_call_no_functions(executor: CodeExecutor) -> None:
+    client = scripted(function_call("python"), "Done.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    assert [message.to_text() for message in result.messages[1:]] == ["Done."]
+    assert result.messages[-1].models_usage == token_usage(3)
+    told = (
+        "You called functions (python), but none are offered here, so nothing ran. Answer in text; write code that should run in "
+        "a fenced block."
+    )
+    assert received_by(client) == [[SYSTEM, TOLD_TASK], [SYSTEM, TOLD_TASK, from_agent(told)]]
+
+
+async def test_second_function_call_instead_of_text_is_an_error(executor: CodeExecutor) -> None:
+    client = scripted(function_call("rm"), function_call("rm"), "Done.")
     agent = CodeExecutorAgent("coder", executor, model_client=client)
 
     with pytest.raises(RuntimeError, match=r"called functions \(rm\)"):
         await agent.run(task=[TASK])
 
     await agent.run(task=[TASK])
-    assert received_by(client)[1] == [SYSTEM, TOLD_TASK]
+    assert received_by(client)[2] == [SYSTEM, TOLD_TASK]
 
 
 # Without a model

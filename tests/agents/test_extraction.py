@@ -18,7 +18,7 @@ from autogen_codeact.agents.extraction import (
     extract_code_blocks,
     normalise_language,
 )
-from codeact_sandbox.types.languages import LANGUAGES, find_language, labels
+from codeact_sandbox.types.languages import find_language, labels
 from tests.cases import case
 
 F = "```"
@@ -227,7 +227,7 @@ def test_labels_of_a_language_are_normalised() -> None:
 
 
 def test_agents_and_executors_know_the_same_labels() -> None:
-    for label in labels(LANGUAGES):
+    for label in labels():
         assert normalise_language(label) == getattr(find_language(label), "name", None)
 
 

@@ -95,7 +95,7 @@ CUT_OFF = {
     (866, 1): "the answer ends within the code",
     (1228, 0): "the answer ends within the code",
 }
-OTHER_CODE = {(882, 0): "a fenced block in the thought, which the recording ignored, comes before the tag"}
+IN_THOUGHTS = {(882, 0): "a fenced block in the thought, which is no code to run"}
 UNRECORDED_CODE = {(929, 4): "the code is in a fence; the environment of the recording knew tags only"}
 
 Step = tuple[tuple[int, int], dict[str, Any]]
@@ -121,9 +121,9 @@ def test_each_tag_and_fence_of_the_sessions_is_found(steps: list[Step]) -> None:
             differing.add(key)
         if not all(b.complete for b in blocks):
             cut_off.add(key)
-    assert differing == set(SPOKEN_OF)
+    assert differing == {*SPOKEN_OF, *IN_THOUGHTS}
     assert cut_off == set(CUT_OFF)
-    tags, spoken_of, fenced = 2660, 3, 3
+    tags, spoken_of, fenced = 2660, 3, 2
     assert found == tags - spoken_of + fenced
 
 
@@ -138,6 +138,6 @@ def test_the_code_of_the_sessions_is_what_was_recorded(steps: list[Step]) -> Non
         else:
             differing.add(key)
             assert step["code"].strip() in [code.strip() for code in runnable], key
-    assert differing == set(OTHER_CODE)
+    assert differing == set()
     assert unrecorded == set(UNRECORDED_CODE)
-    assert agreeing == sum(step["code"] is not None for _, step in steps) - len(OTHER_CODE) > 2000
+    assert agreeing == sum(step["code"] is not None for _, step in steps) > 2000

@@ -83,11 +83,16 @@ def test_hints_follow_the_options() -> None:
     (hint,) = hints_for(failed("Could not resolve host: b.example.com"), some)
     reached = f"Hint: the sandbox reaches only {', '.join(['a.example.com'] * 5)} and 2 more."
     assert hint.for_model == f"{reached} Other hosts can't be reached{WITHOUT}"
-    assert hint.for_person == f"{reached} --allow-domain api.example.com (allow_domains=['api.example.com']) would help."
+    assert (
+        hint.for_person == f"{reached} --allow-domain api.example.com (allow_domains=['api.example.com']) would help."
+    )
     (hint,) = hints_for(
         failed("Tunnel connection failed: 403 c.example.com:443 is not in allow_domains; to allow"), some
     )
-    assert hint.for_person == f"{reached} --allow-domain c.example.com:443 (allow_domains=['c.example.com:443']) would help."
+    assert (
+        hint.for_person
+        == f"{reached} --allow-domain c.example.com:443 (allow_domains=['c.example.com:443']) would help."
+    )
     unknown = "502 a.example.com:443 can't be reached: its address was not found (Name or service not known)"
     assert hints_for(failed(unknown), some) == []
     assert hints_for(failed("Network is unreachable"), replace(ASKED, network=True)) == []

@@ -156,9 +156,8 @@ def test_recorded_sessions_hold_no_code_that_is_dropped_in_silence(shared_data: 
         "run": 2653,
         "cut off": 4,
         ("python", "truncated"): 4,
-        ("python", "untagged"): 2,
+        ("python", "untagged"): 1,
         ("", "unlabelled"): 1,  # a dict of Python
-        ("", "unfenced"): 1,  # in a thought, with an output that the model invented
     }
 
 

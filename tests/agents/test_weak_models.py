@@ -164,7 +164,9 @@ async def test_code_in_no_form_that_runs_is_asked_for_again_and_is_never_a_good_
         for make in (CodeActAgent, CodeExecutorAgent):
             with case(text, make):
                 client = scripted(*[text] * 4)
-                limits: dict[str, Any] = {"budget": Budget(max_steps=3)} if make is CodeActAgent else {"max_retries_on_error": 1}
+                limits: dict[str, Any] = (
+                    {"budget": Budget(max_steps=3)} if make is CodeActAgent else {"max_retries_on_error": 1}
+                )
                 result = await make("coder", session, model_client=client, **limits).run(task="Print 1.")
                 answer = result.messages[-1]
                 reasons = {each["reason"] for each in json.loads(answer.metadata.get("not_run", "[]"))}  # type: ignore[union-attr]

@@ -56,6 +56,32 @@ async def test_selector_gives_the_same_messages_as_that_of_autogen(choices, opti
     assert mine == await outcome(lambda clients: theirs(clients, **options, emit_team_events=True), scripts, tasks)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("Bob_B", "**bob b**", "`BOB-B`", '"bob\\_b".', "The next speaker is Bob B!", "bobb"),
+        "<think>ann or cy</think>\nbob_b",
+        "<think>ann</think><think>cy</think> Bob B",
+        "ann could, but cy is better. No.\n</think>\n\nbob_b",
+    ],
+)
+async def test_name_is_found_in_another_form_and_not_in_thoughts(answer):
+    client = models(selector=[answer], **SCRIPTS)
+    result = await Team(
+        agents(client, "ann", "bob_b", "cy"), speakers=Selector(client["selector"], prompt=PROMPT), max_turns=1
+    ).run(task="go")
+    assert result.messages[-1].source == "bob_b"
+
+
+@pytest.mark.parametrize("answer", ["bob", "ann_b", "anna", "Ann or Cy"])
+async def test_name_that_is_not_unique_is_asked_for_again(answer):
+    client = models(selector=[answer, "cy"], **SCRIPTS)
+    result = await Team(
+        agents(client, "ann", "bob_b", "cy"), speakers=Selector(client["selector"], prompt=PROMPT), max_turns=1
+    ).run(task="go")
+    assert (result.messages[-1].source, len(received(client)["selector"])) == ("cy", 2)
+
+
 async def test_an_answer_that_names_nobody_or_two_is_sent_back_and_the_third_counts():
     scripts = {**SCRIPTS, "selector": ["nobody", "ann and cy", "cy", "cy", "ann", "bob_b", "ann"]}
     mine = await outcome(ours, scripts, ["go"])
