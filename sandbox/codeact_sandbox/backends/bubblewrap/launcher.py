@@ -173,9 +173,9 @@ class BubblewrapLauncher:
             self._pid_one = os.pidfd_open(pid)
             if self._cgroup is not None:
                 self._cgroup.add(pid)
-        except ProcessLookupError:
+            os.write(gate, b"g")
+        except (ProcessLookupError, BrokenPipeError):
             raise _EndedError from None
-        os.write(gate, b"g")
         self._wait_until_read(gate, until)
 
     def _wait_until_read(self, gate: int, until: float) -> None:
