@@ -39,6 +39,7 @@ class HasCommands(Protocol):
     _folder: WorkFolder
     jobs_started: list[Job]
     branch: Any
+    client: RunnerClient | None
 
     async def ready(self) -> RunnerClient:
         """Return the running sandbox, or a new one if it has ended."""
@@ -309,20 +310,11 @@ async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
 async def _finished(sandbox: HasCommands, client: RunnerClient, process: Process) -> ExecResult:
     """Copy the files that were made to the host, and return the result."""
     process.end()
-    workspace, artifacts, notes = sandbox._folder.workspace, tuple[Artifact, ...](), tuple[str, ...]()
-    if workspace is not None and client.alive:
-
-        async def pull() -> tuple[Artifact, ...]:
-            reply = await client.requests.ask({"op": "changed"})
-            workspace.note(*map(str, reply.message.get("notes", ())))
-            if reply.message.get("files") or client.blocks.undelivered:
-                return await sync.pull(workspace, client, reply)
-            return ()
-
-        # The runner reports a file once, so a cancellation must not keep it from being stored.
-        artifacts = await asyncio.shield(asyncio.ensure_future(pull()))
-        notes = workspace.take_notes()
-    return _result(process, artifacts, notes)
+    workspace = sandbox._folder.workspace
+    if workspace is None or not client.alive:
+        return _result(process, (), ())
+    artifacts = await sync.pull_changed(workspace, client)
+    return _result(process, artifacts, workspace.take_notes())
 
 
 def _result(process: Process, artifacts: tuple[Artifact, ...], notes: tuple[str, ...]) -> ExecResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator, Iterable
 from pathlib import Path
 
 from codeact_sandbox import trees
@@ -18,20 +18,29 @@ from codeact_sandbox.types.protected_names import ProtectedNames
 MAX_READ_BYTES = 256 * 1024**2
 
 
-async def put_file(sandbox: HasCommands, source: Path | str, name: str | None = None) -> None:
-    """Copy a file from the host into the workspace.
+async def put_file(sandbox: HasCommands, source: Path | str, name: str | None = None) -> str | None:
+    """Copy a file from the host into the workspace, and into `work_dir`.
 
     Args:
         source: The file on the host.
         name: Its path relative to the workspace. Default: its own name.
+
+    Returns:
+        Why it is not in `work_dir`, which the next result says, too; None if it is.
 
     Raises:
         ValueError: The name could leave the workspace.
         SandboxFileError: It can't be read, or the sandbox can't store it.
     """
     source = Path(source)
-    name = safe_name(name if name is not None else source.name)
-    await (await sandbox.ready()).requests.write_file(name, 0o644, in_threads(_chunks(source)))
+    return await _write(sandbox, safe_name(name if name is not None else source.name), in_threads(_chunks(source)))
+
+
+async def _write(sandbox: HasCommands, name: str, pieces: Iterable[bytes] | AsyncGenerator[bytes]) -> str | None:
+    """Write a file into the sandbox and into `work_dir`."""
+    client, workspace = await sandbox.ready(), sandbox._folder.workspace
+    await client.requests.write_file(name, 0o644, pieces)
+    return await sync.pull_file(workspace, client, name) if workspace is not None else None
 
 
 async def put(sandbox: HasCommands, source: Path | str, name: str | None = None) -> None:
@@ -97,12 +106,15 @@ async def get(sandbox: HasCommands, name: str, target: Path | str) -> Path:
     return await trees.get_folder(sandbox, name, Path(target))
 
 
-async def write(sandbox: HasCommands, name: str, data: bytes | str) -> None:
-    """Write a file into the sandbox, with the folders above it; text is encoded as UTF-8.
+async def write(sandbox: HasCommands, name: str, data: bytes | str) -> str | None:
+    """Write a file into the sandbox and into `work_dir`, with the folders above it; text is encoded as UTF-8.
 
     Args:
         name: Its path relative to the workspace, or absolute.
         data: Its content.
+
+    Returns:
+        Why it is not in `work_dir`, which the next result says, too; None if it is, or lies outside the workspace.
 
     Raises:
         ValueError: The name could leave the workspace.
@@ -111,9 +123,9 @@ async def write(sandbox: HasCommands, name: str, data: bytes | str) -> None:
     content = data.encode() if isinstance(data, str) else data
     if name.startswith("/"):
         await trees.write(sandbox, name, content)
-        return
+        return None
     pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
-    await (await sandbox.ready()).requests.write_file(safe_name(name), 0o644, pieces)
+    return await _write(sandbox, safe_name(name), pieces)
 
 
 async def read(

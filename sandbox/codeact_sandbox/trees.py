@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 from codeact_sandbox.commands import HasCommands, Input, pieces_of, run_checked
+from codeact_sandbox.files import sync
 from codeact_sandbox.files.tar_receiver import TarReceiver
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.waiting import in_thread, in_threads
@@ -384,10 +385,13 @@ async def _operate(
             failure.extend(data[: MAX_FAILURE_BYTES - len(failure)])
 
     given: dict[str, Any] = {"words": [trees.COMMAND], "cwd": None, "env": {}}
-    changes = op in ("write", "edit", "remove", "unpack") and "replace" not in arguments
-    done = await run_checked(sandbox, given, stdin(), on_output, timeout, changes_files=changes)
+    done = await run_checked(sandbox, given, stdin(), on_output, timeout, changes_files=False)
     if done.timed_out:
         raise SandboxFileError(errno.ETIMEDOUT, f"it took longer than {done.duration_s:.0f} s", path)
+    workspace, client = sandbox._folder.workspace, sandbox.client
+    changes = op in ("write", "edit", "mkdir", "unpack") and "replace" not in arguments
+    if changes and workspace is not None and client is not None and client.alive:
+        await sync.pull_changed(workspace, client)
     if done.exit_code != 0:
         raise _error_of(bytes(failure), path)
 

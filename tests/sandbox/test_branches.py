@@ -32,7 +32,7 @@ def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> No
             assert attempt.run(lost + "; open('new.txt', 'w').write('new')").exit_code == 0
             assert attempt.run("import subprocess; p = subprocess.Popen(['sleep', '3917'])").exit_code == 0
             assert attempt.run(SHOW).output == "2 ['data.txt', 'new.txt'] branch\n"
-            assert sorted(os.listdir(tmp_path)) == ["data.txt"]
+            assert sorted(os.listdir(tmp_path)) == ["data.txt", "empty"]
         after = box.run(SHOW)
         assert (after.output, after.artifacts) == (before, ())
         assert box.exec("cat /proc/*/cmdline | grep -ac 391[7]").stdout == "0\n"

@@ -237,6 +237,11 @@ class Scan:
                 return
             self._entry(entry, descriptor, prefix + entry.name, depth)
 
+    def empty_folders(self) -> set[str]:
+        """Return the folders in which nothing was found, whose names end with a slash."""
+        parents = {name.removesuffix("/").rpartition("/")[0] + "/" for name in (*self.files, *self.folders)}
+        return self.folders.keys() - parents - {""}
+
     def _stop(self) -> None:
         self.complete = False
         text = f"holds more than {self.max_files} files, or {2 * self.max_files} files and folders; the rest is not sent, and"

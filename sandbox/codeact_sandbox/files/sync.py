@@ -75,6 +75,7 @@ async def push(
     if all_of_them and _needed_bytes(files) > parse_size(limits.resolved().workspace):
         raise _no_room(files, limits)
     notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])
+    notes += await _send_folders(workspace, sandbox)
     refused: list[str] = []
     sent = 0
     while sent < len(files) and len(refused) < MAX_NOTES:
@@ -92,6 +93,17 @@ async def push(
             elif error is not None:
                 raise error
     return (*notes, *_notes(refused, more=len(files) - sent))
+
+
+async def _send_folders(workspace: Workspace, sandbox: RunnerClient) -> list[str]:
+    for start in range(0, len(workspace.new_folders), FILES_PER_CALL):
+        names = workspace.new_folders[start : start + FILES_PER_CALL]
+        try:
+            await sandbox.requests.ask({"op": "folders", "names": names})
+        except SandboxFileError as error:
+            return _notes([f"not all empty folders could be made there ({error.strerror})."])
+        workspace.mark_folders(names)
+    return []
 
 
 def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
@@ -175,6 +187,29 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
         raise
 
 
+async def pull_changed(workspace: Workspace, sandbox: RunnerClient) -> tuple[Artifact, ...]:
+    """Store what has changed since the last block or command."""
+
+    async def pull_them() -> tuple[Artifact, ...]:
+        reply = await sandbox.requests.ask({"op": "changed"})
+        workspace.note(*map(str, reply.message.get("notes", ())))
+        if reply.message.get("files") or sandbox.blocks.undelivered:
+            return await pull(workspace, sandbox, reply)
+        return ()
+
+    # The runner reports a file once, so a cancellation must not keep it from being stored.
+    return await asyncio.shield(asyncio.ensure_future(pull_them()))
+
+
+async def pull_file(workspace: Workspace, sandbox: RunnerClient, name: str) -> str | None:
+    """Store a file that the host has written into the sandbox; return why that is impossible, or None."""
+    entry = {"name": name, "size": 0, "mode": 0o644}
+    artifacts = await pull(workspace, sandbox, Reply({"files": [entry]}, b"", {}))
+    if (part := workspace.protected.refused_part(name)) is not None:
+        return not_written_back(part)
+    return next((each.note for each in artifacts if each.name == printable(name)), None)
+
+
 @dataclass
 class _Refused:
     """Files that were not stored for the same reason."""
@@ -215,6 +250,8 @@ class _Pull:
                 if not to_report[part]:
                     continue
                 content = b""  # it is refused without it
+            if entry["name"].endswith("/"):
+                content = b""
             if content is None:
                 self.in_sandbox.append(entry)
             else:
@@ -232,7 +269,10 @@ class _Pull:
         """Store files whose content is in memory."""
         for entry, content in entries:
             try:
-                self.stored(entry, self._workspace.store(entry["name"], entry["mode"], [content]))
+                if entry["name"].endswith("/"):
+                    self._workspace.make_folder(entry["name"])
+                else:
+                    self.stored(entry, self._workspace.store(entry["name"], entry["mode"], [content]))
             except SandboxFileError as error:
                 self.refuse(entry, error)
 

@@ -104,6 +104,9 @@ class Workspace:
         self._reported_names: set[str] = set()
         self._synced: dict[str, Synced] = {}
         self._changed_in_sandbox: set[str] = set()
+        self.new_folders: list[str] = []
+        """Empty folders that the last `outgoing` found new; their names end with a slash."""
+        self._folders: set[str] = set()  # empty folders that both sides have
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
         self._digests: dict[str, bytes] = {}
@@ -155,7 +158,10 @@ class Workspace:
                 for name in self._synced.keys() - scan.files.keys():
                     del self._synced[name]
             files = self._within_limits(scan, sorted(changed))
-            self._record_state(scan, is_synced=not changed)
+            empty = {name for name in scan.empty_folders() if is_safe(name[:-1])}
+            self._folders &= empty
+            self.new_folders = sorted(empty - self._folders)
+            self._record_state(scan, is_synced=not changed and not self.new_folders)
             self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
             self._reported = set(scan.skipped)
             return files
@@ -216,6 +222,10 @@ class Workspace:
             if status is not None:
                 self._mark(name, status, self._digests.get(name), fresh=self._is_fresh(status))
 
+    def mark_folders(self, names: Iterable[str]) -> None:
+        """Remember that the sandbox has these empty folders."""
+        self._folders.update(names)
+
     def _mark(self, name: str, status: os.stat_result, digest: bytes | None, *, fresh: bool) -> None:
         self._changed_in_sandbox.discard(name)
         compared = fresh and digest is not None and status.st_size <= _COMPARED_BYTES
@@ -248,12 +258,7 @@ class Workspace:
     def begin(self, name: str, mode: int, size: int = 0) -> FileWriter:
         """Begin to write a file, as `store` does, whose content arrives in pieces."""
         with self._used():
-            name = self._checked(name)
-            if (part := self.protected.refused_part(name)) is not None:
-                task = f"Can't store `{printable(name)}` in {self.root}"
-                raise file_error(errno.EPERM, task, not_written_back(part), ProtectedNameError)
-            if not self._counted:
-                self._scan()
+            name = self._admitted(name)
             writer = FileWriter(
                 self._folder, name, mode, size, quota=self._quota, protected=self.protected, lock=self._lock
             )
@@ -270,13 +275,24 @@ class Workspace:
 
     def make_folder(self, name: str) -> None:
         """Create a folder, as `begin` does for a file in it."""
-        name, made = self._checked(name), list[str]()
         with self._used():
+            name, made = self._admitted(name.removesuffix("/")), list[str]()
             room, check = 2 * self._quota.max_files - self._quota.entries, partial(refuse_repository, self.protected)
             with self._folder.opened(
                 name.split("/"), f"make `{printable(name)}` in", made=made, room=room, check=check
             ):
                 self._quota.entries += len(made)
+            self._folders.add(f"{name}/")
+
+    def _admitted(self, name: str) -> str:
+        """Check a name of the sandbox, and count what is there already."""
+        name = self._checked(name)
+        if (part := self.protected.refused_part(name)) is not None:
+            task = f"Can't store `{printable(name)}` in {self.root}"
+            raise file_error(errno.EPERM, task, not_written_back(part), ProtectedNameError)
+        if not self._counted:
+            self._scan()
+        return name
 
     def remove(self, name: str) -> None:
         """Remove a file of the folder itself, if it exists."""

@@ -227,8 +227,9 @@ class _Tools:
             content: The text.
         """
         with _tool_errors():
-            await self._sandbox.write(name, content)
-        return f"Wrote {len(content.encode()):,} bytes to {name}."
+            missing = await self._sandbox.write(name, content)
+        wrote = f"Wrote {len(content.encode()):,} bytes to {name}"
+        return f"{wrote}." if missing is None else f"{wrote} in the sandbox only: {missing}"
 
     async def list_files(self) -> str:
         """List the files of the working directory, one a line."""

@@ -89,7 +89,8 @@ class CallFiles:
     async def write(self, path: str, data: bytes) -> None:
         """Write a file of the sandbox."""
         self._take(len(data))
-        await self._sandbox.write_file(path, 0o644, (data[at : at + CHUNK] for at in range(0, len(data), CHUNK)))
+        pieces = (data[at : at + CHUNK] for at in range(0, len(data), CHUNK))
+        await self._sandbox.write_file(path, 0o644, pieces, on_host=False)
 
     async def copy_out(self, source: Path) -> str:
         """Copy a file of the host into the workspace, and return its path there.
@@ -98,7 +99,7 @@ class CallFiles:
         """
         name, size = await in_thread(self._describe, source)
         self._take(size)
-        await self._sandbox.write_file(name, 0o644, in_threads(_chunks(source, size)))
+        await self._sandbox.write_file(name, 0o644, in_threads(_chunks(source, size)), on_host=False)
         return f"{WORKSPACE}/{name}"
 
     def _describe(self, source: Path) -> tuple[str, int]:

@@ -11,4 +11,5 @@ def send(workspace: Workspace) -> dict[str, bytes]:
     """What an executor does before a block."""
     sent = {file.name: b"".join(workspace.read(file)) for file in workspace.outgoing()}
     workspace.mark_synced(sent)
+    workspace.mark_folders(workspace.new_folders)
     return sent

@@ -27,6 +27,7 @@ TOO_MANY_FILES = (
     "and copied to the host."
 )
 NOT_REGULAR = "not a regular file"
+FOLDER = "folder"  # the version of an empty one
 
 
 class Files:
@@ -50,6 +51,8 @@ class Files:
                 answer = self._write(ident, request, data)
             elif op == "list":
                 answer = self._list(request.get("folder", self.root), request.get("most", SCAN_LIMIT))
+            elif op == "folders":
+                answer = self._make_folders(request["names"])
             elif op in REPLAY_OPERATIONS:
                 answer = _replay(self, request)
             else:
@@ -76,8 +79,16 @@ class Files:
         if request.get("final"):
             info = upload.commit(request.get("mode", 0o644))
             del self._uploads[ident]
-            self._known[request["name"]] = _version_of(info)
+            if request.get("on_host"):
+                self._known[request["name"]] = _version_of(info)
         return {"written": len(data)}
+
+    def _make_folders(self, names):
+        """Make folders that the host has; their names end with a slash."""
+        for name in names:
+            os.close(self._folder(name, create=True))
+            self._known[name] = FOLDER
+        return {}
 
     def _drop(self, ident):
         upload = self._uploads.pop(ident, None)
@@ -127,15 +138,18 @@ class Files:
         return fd
 
     def changed(self):
-        """Return the files that are new or changed since the last call: entries, bytes of small ones, whether it is cut."""
+        """Return what is new or changed since the last call: entries, bytes of small files, whether it is cut.
+
+        Entries are files, and empty folders, whose names end with a slash.
+        """
         entries, blobs, room = [], [], INLINE_TOTAL
         listing = Listing(self.root)
         listed, incomplete = 0, False
         # Removed files are forgotten: a session that makes and removes many would fill this process.
         before, self._known = self._known, {}
         for name, info in listing.files():
-            known = before.get(name)
-            if known == _version_of(info):
+            known, version = before.get(name), _version_of(info)
+            if known == version:
                 self._known[name] = known
                 continue
             entry = _entry(name, info)
@@ -145,8 +159,8 @@ class Files:
                 if known is not None:
                     self._known[name] = known
                 continue
-            self._known[name] = _version_of(info)
-            if info.st_size <= min(INLINE_FILE, room):
+            self._known[name] = version
+            if version != FOLDER and info.st_size <= min(INLINE_FILE, room):
                 blob = self._content(name)
                 if blob is not None:
                     entry["inline"] = len(blob)
@@ -174,6 +188,8 @@ class Files:
     def _list(self, folder, most):
         listing, found, listed = Listing(folder), [], 0
         for name, info in listing.files():
+            if name.endswith("/"):
+                continue
             found.append(_entry(name, info))
             listed += _length(found[-1])
             if len(found) >= most or listed > LIST_LIMIT:
@@ -193,8 +209,11 @@ class Listing:
         self._until = time.monotonic() + MAX_LISTING_S
 
     def files(self, prefix="", depth=0):
-        """Yield the regular files, as (name, stat) in the order of their names; then `cut` says whether there are more."""
-        for entry in self._entries(prefix):
+        """Yield regular files and empty folders, as (name, stat) in the order of names; then `cut` says whether it is all."""
+        entries = self._entries(prefix)
+        if prefix and not entries:
+            yield prefix, os.lstat(os.path.join(self.root, prefix))
+        for entry in entries:
             name = prefix + entry.name
             try:
                 if entry.is_dir(follow_symlinks=False):
@@ -260,7 +279,8 @@ class Upload:
 
 
 def _entry(name, info):
-    return {"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)}
+    size = 0 if name.endswith("/") else info.st_size
+    return {"name": name, "size": size, "mode": stat.S_IMODE(info.st_mode)}
 
 
 def _length(entry):
@@ -269,6 +289,8 @@ def _length(entry):
 
 
 def _version_of(info):
+    if stat.S_ISDIR(info.st_mode):
+        return FOLDER
     # Code can set the modification time back, but not the change time.
     return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_mode)
 
