@@ -22,7 +22,7 @@ LINKED_PAGES = [
     *(ROOT / name for name in ("AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "samples/README.md")),
 ]
 # Import lines only, for a cluster of Ray, or run by tests/frameworks/agent_framework: there is nothing to run here.
-FRAGMENTS = {("agent-framework.md", 2), ("differences.md", 1), ("scaling.md", 2), ("runs.md", 2), ("models.md", 1)}
+FRAGMENTS = {("agent-framework.md", 2), ("differences.md", 1), ("scaling.md", 2), ("runs.md", 2)}
 MODEL_SAYS = [
     "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
     "The 50th Fibonacci number is 12586269025.",
@@ -40,7 +40,7 @@ BEST = (
 )
 ANSWERS = {
     ("agent-framework.md", 1): [BEST],
-    ("models.md", 2): ["Yes, it is."],
+    ("models.md", 1): ["Yes, it is."],
     ("coming-from.md", 1): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from.md", 2): [BEST],
 }
@@ -55,7 +55,7 @@ PRINTS = {
     ("coming-from.md", 3): "figure-1.png ['image/png', 'text/plain']\nteapot\n",
     ("README.md", 1): "cheapest: milk\n",
     ("README.md", 2): "CodeActAgent: 110\n",
-    ("models.md", 2): "Yes, it is.\n",
+    ("models.md", 1): "Yes, it is.\n",
     ("batch.md", 1): "square-4 completed 16 True\n",
     ("viewer.md", 1): "http://127.0.0.1:",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
@@ -80,7 +80,7 @@ PRINTS = {
     ("sandbox.md", 6): "[1, 2, 3]\n",
     ("sandbox.md", 7): "42\n",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
-    ("runs.md", 3): "1\n2\nx is 1\n",
+    ("runs.md", 3): "1\nx is 1\n",
     ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 42 '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",

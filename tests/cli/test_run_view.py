@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-from contextlib import suppress
 
 import httpx
 import pexpect
@@ -77,33 +76,6 @@ def test_stop_on_the_page_ends_the_run_as_ctrl_c_does(bubblewrap, tmp_path):
     log = RunSteps(tmp_path / "run")
     log.read_all()
     assert log.header()["outcome"] == "cancelled"
-
-
-def test_page_opens_a_port_of_the_sandbox(bubblewrap, tmp_path):
-    server = code(
-        "import http.server",
-        "http.server.HTTPServer(('127.0.0.1', 8000), http.server.SimpleHTTPRequestHandler).serve_forever()",
-    )
-    with run(tmp_path, server, approve=False) as process:
-        page = page_of(process)
-
-        def answers():
-            opened = page.post("port", port=8000)
-            if opened.status_code != 200:
-                assert "The run has no sandbox yet" in opened.text
-                return False
-            url = httpx.URL(opened.json()["url"])
-            with suppress(httpx.TransportError):
-                # Not every system resolves such names, as browsers do.
-                return (
-                    httpx.get(url.copy_with(host="127.0.0.1"), headers={"host": url.host}, timeout=WAIT_S).status_code
-                    == 200
-                )
-
-        wait_until(answers, "the server", WAIT_S)
-        assert page.post("port", port="8000").json() == {"error": "'8000' is not a port: give a number from 1 to 65535"}
-        assert page.post("stop").status_code == 200
-        process.communicate(timeout=WAIT_S)
 
 
 def test_first_answer_counts_in_the_terminal_and_on_the_page(bubblewrap, tmp_path):
