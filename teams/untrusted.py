@@ -161,7 +161,7 @@ class RefusedConfigError(ValueError):
         shown = "\n".join(f"- {each}" for each in refused)
         super().__init__(
             f"This untrusted configuration was not loaded, because it contains:\n{shown}\n"
-            "Remove these, or read the configuration, and load it with trusted=True (without --untrusted) if you accept them."
+            "Remove these, or read the configuration, and load it with trusted=True if you accept them."
         )
 
 
