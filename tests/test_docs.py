@@ -83,7 +83,6 @@ PRINTS = {
     ("runs.md", 3): "1\nx is 1\n",
     ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 42 '42\\n'\n",
-    ("executors.md", 2): "0 1 4 9\n",
     (
         "telemetry.md",
         1,
