@@ -1,4 +1,4 @@
-"""docs/agent-framework.md: its second program runs here, with the tools of the first one; the classes that it names exist."""
+"""docs/agent-framework.md: its program runs, with the tools of docs/coming-from.md; the classes that it names exist."""
 
 import re
 
@@ -8,7 +8,9 @@ import pytest
 from scripted import ROOT, OpenAIServer, call, run_code, tool_results
 
 PAGE = (ROOT / "docs" / "agent-framework.md").read_text(encoding="utf-8")
-AUTOGEN, HERE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+(HERE,) = FENCED.findall(PAGE)
+AUTOGEN = FENCED.findall((ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8"))[1]
 ELSEWHERE = (
     "GroupChatBuilder HandoffBuilder SequentialBuilder"  # of agent-framework-orchestrations, which is not installed
 )
