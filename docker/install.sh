@@ -84,6 +84,10 @@ prepare_python() {
     # The sandbox copies /etc/skel into each new HOME, the list of fonts with it.
     MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib HOME=/nonexistent python3 -c "import $(echo $libraries)"
     chmod -R a+rX /etc/skel
+    # DejaVu has no Chinese, Japanese and Korean characters.
+    for settings in /etc/matplotlibrc "$(python3 -c 'import matplotlib; print(matplotlib.matplotlib_fname())')"; do
+        [ ! -f "$settings" ] || echo "font.family: DejaVu Sans, Droid Sans Fallback" >>"$settings"
+    done
 }
 
 clean_up() {
@@ -97,7 +101,7 @@ clean_up() {
 
 case $(command -v python3 || true) in
     /usr/local/*)
-        add_packages $name_service nodejs
+        add_packages $name_service nodejs esbuild fonts-droid-fallback
         add_wheels -r "$here/requirements.txt"
         ;;
     # shellcheck disable=SC2046  # one argument for each package

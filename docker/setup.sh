@@ -25,7 +25,7 @@ notice() {
     esac
     say "you are root on Debian, so this may change the machine:"
     say "  - packages that are missing are installed with apt-get: python3-venv, docker.io, iptables,"
-    say "    ca-certificates, debootstrap, debian-archive-keyring, bubblewrap$for_tests"
+    say "    ca-certificates, debootstrap, debian-archive-keyring, bubblewrap, esbuild$for_tests"
     say "  - $when, dockerd is started and keeps running afterwards"
     say "  - if Docker is used and its image is missing, the image is built (about 0.9 GB)"
     say "Python packages are installed in .venv only."
@@ -78,7 +78,7 @@ start() {
 
 bubblewrap_() {
     command -v bwrap >/dev/null && return
-    may_install && install bubblewrap
+    may_install && install bubblewrap esbuild
     return 0
 }
 

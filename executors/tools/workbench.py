@@ -13,6 +13,7 @@ from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from autogen_codeact.executors.tools.base_tool import AutoGenTool
 from codeact_sandbox.tools.json_schema import plain_schema
 from codeact_sandbox.tools.mcp_results import McpResult, mcp_tool
+from codeact_sandbox.tools.names import distinct
 from codeact_sandbox.tools.payloads import is_small, offload
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
@@ -50,7 +51,8 @@ class WorkbenchSource(ToolSource):
             return self._static_tools()
         schemas = await self._workbench.list_tools()
         # In a thread: a schema may be large.
-        return await asyncio.to_thread(lambda: list(map(self._tool, schemas)))
+        names = distinct(schema["name"] for schema in schemas)
+        return await asyncio.to_thread(lambda: list(map(self._tool, schemas, names)))
 
     def _static_tools(self) -> Sequence[HostToolProtocol]:
         """Return the tools themselves: called through the workbench, each would return text only."""
@@ -61,7 +63,7 @@ class WorkbenchSource(ToolSource):
             tools.append(AutoGenTool(tool, name=name, description=description))
         return tools
 
-    def _tool(self, schema: ToolSchema) -> HostToolProtocol:
+    def _tool(self, schema: ToolSchema, shown: str) -> HostToolProtocol:
         name = schema["name"]
 
         async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
@@ -70,7 +72,7 @@ class WorkbenchSource(ToolSource):
             return await offload(not is_small(result), lambda: answer_of(result, name))
 
         description, parameters = str(schema.get("description") or ""), schema.get("parameters")
-        return SchemaHostTool(name, description, parameters or {}, call, f"the {self.name}")
+        return SchemaHostTool(shown, description, parameters or {}, call, f"the {self.name}")
 
 
 class McpSource(WorkbenchSource):
@@ -96,10 +98,11 @@ class McpSource(WorkbenchSource):
     async def list_tools(self) -> Sequence[HostToolProtocol]:
         schemas = await self._workbench.list_tools()
         answer = await self._request("list_tools", None)
-        pairs = list(zip(schemas, answer.tools, strict=True))
-        return await asyncio.to_thread(lambda: [self._mcp_tool(schema, raw) for schema, raw in pairs])
+        names = distinct(schema["name"] for schema in schemas)
+        listed = list(zip(schemas, answer.tools, names, strict=True))
+        return await asyncio.to_thread(lambda: [self._mcp_tool(*each) for each in listed])
 
-    def _mcp_tool(self, schema: ToolSchema, raw: Any) -> HostToolProtocol:
+    def _mcp_tool(self, schema: ToolSchema, raw: Any, shown: str) -> HostToolProtocol:
         output = plain_schema(raw.outputSchema or {}, f"the results of `{raw.name}` of the {self.name}")
         # The session would check results against the same object, and a pattern in it can hold up this program for ever.
         (raw.outputSchema or {}).clear()
@@ -110,7 +113,7 @@ class McpSource(WorkbenchSource):
             return McpResult(answer.content, answer.isError, answer.structuredContent)
 
         description = str(schema.get("description") or "")
-        return mcp_tool(schema["name"], description, (raw.inputSchema, output), call, f"the {self.name}")
+        return mcp_tool(shown, description, (raw.inputSchema, output), call, f"the {self.name}")
 
     async def _request(self, kind: str, arguments: Mapping[str, Any] | None) -> Any:
         # The actor returns a coroutine that does the work.

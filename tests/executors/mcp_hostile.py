@@ -1,7 +1,8 @@
 """An MCP server over stdio that keeps to no rule, for tests and nothing else; run as a program with a description as JSON.
 
 `schema` is the schema of its tool's results, `result` the structured result, `content` the other one, and `raw` lines that come
-before the answer. With `dies` it ends at a call, with `waits` it answers none and writes what else it gets into that file, and
+before the answer. `names` are several tools, which answer with their names.
+With `dies` it ends at a call, with `waits` it answers none and writes what else it gets into that file, and
 with `pages` its list of tools has no end.
 """
 
@@ -18,12 +19,9 @@ for line in sys.stdin:
             "serverInfo": {"name": "hostile", "version": "1"},
         }  # fmt: skip
     elif method == "tools/list":
-        tool = {
-            "name": case.get("name", "x"),
-            "description": case.get("description", ""),
-            "inputSchema": {"type": "object"},
-        }
-        answer = {"tools": [{**tool, "outputSchema": case["schema"]} if "schema" in case else tool]}
+        tool = {"description": case.get("description", ""), "inputSchema": {"type": "object"}}
+        tool |= {"outputSchema": case["schema"]} if "schema" in case else {}
+        answer = {"tools": [{**tool, "name": name} for name in case.get("names", [case.get("name", "x")])]}
         answer |= {"nextCursor": "again"} if "pages" in case else {}
     elif method == "tools/call":
         if case.get("dies"):
@@ -32,7 +30,8 @@ for line in sys.stdin:
             continue
         for each in case.get("raw", []):
             print(each, flush=True)
-        answer = {"content": case.get("content", []), "structuredContent": case.get("result")}
+        content = case.get("content") or [{"type": "text", "text": request["params"]["name"]}] * ("names" in case)
+        answer = {"content": content, "structuredContent": case.get("result")}
     else:
         if "waits" in case:
             with open(case["waits"], "a") as file:

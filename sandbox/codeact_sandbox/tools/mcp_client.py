@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from codeact_sandbox.tools.names import identifier
+from codeact_sandbox.tools.names import distinct, identifier
 from codeact_sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
 from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.filenames import printable_text
@@ -205,9 +205,10 @@ class McpSource(ToolSource):
                 break
         if cursor is not None or len(found) > MAX_TOOLS:
             raise SandboxStartError(f"The {self.name} lists more than {MAX_TOOLS:,} tools, or its list has no end.")
-        return await asyncio.to_thread(lambda: list(map(self._tool, found)))
+        names = distinct(each.name for each in found)
+        return await asyncio.to_thread(lambda: list(map(self._tool, found, names)))
 
-    def _tool(self, raw: Any) -> HostToolProtocol:
+    def _tool(self, raw: Any, name: str) -> HostToolProtocol:
         from codeact_sandbox.tools.mcp_results import McpResult, mcp_tool  # noqa: PLC0415 - loads `jsonschema`
 
         async def call(arguments: Mapping[str, Any]) -> McpResult:
@@ -218,7 +219,7 @@ class McpSource(ToolSource):
             return McpResult(result.content, result.isError, result.structuredContent)
 
         schemas = (raw.input_schema, raw.output_schema) if _is_second() else (raw.inputSchema, raw.outputSchema)
-        return mcp_tool(raw.name, raw.description or "", schemas, call, f"the {self.name}")
+        return mcp_tool(name, raw.description or "", schemas, call, f"the {self.name}")
 
     async def _asked(self, ask: Callable[[Any, Any], Awaitable[Any]]) -> Any:
         """Send a request, and say clearly what is wrong if it has no answer."""

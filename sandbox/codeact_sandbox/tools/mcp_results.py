@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -69,7 +70,18 @@ def _answer_of(result: McpResult, name: str, *, structured: bool, wrapped: bool)
         images = tuple(part for part in parts if isinstance(part, ToolImage))
         return ToolAnswer(value.get(_WRAPPED) if wrapped else value, images)
     texts = to_answer(parts, name)
-    return ToolAnswer("\n".join(map(str, texts.value)), texts.images)
+    lines = list(map(str, texts.value))
+    # Without a schema the answer is text; servers often send the same in both forms.
+    if result.structured is not None and not any(_says(line, result.structured) for line in lines):
+        lines.append(json.dumps(result.structured, ensure_ascii=False))
+    return ToolAnswer("\n".join(lines), texts.images)
+
+
+def _says(text: str, value: Any) -> bool:
+    try:
+        return bool(json.loads(text) in (value, value.get(_WRAPPED) if isinstance(value, dict) else value))
+    except (ValueError, RecursionError):
+        return isinstance(value, dict) and value == {_WRAPPED: text}
 
 
 def _part(content: Any) -> str | ToolImage:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import keyword
 import re
 import unicodedata
+from collections.abc import Iterable
 
 
 def identifier(text: str) -> str:
@@ -14,6 +16,16 @@ def identifier(text: str) -> str:
     if not name.isidentifier():  # nothing is left, or it begins with a digit
         name = f"tool_{name}"
     return name if is_usable(name) else f"{name}_"
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """Return the names of one source's tools, with numbers where two would become the same Python name."""
+    found: dict[str, str] = {}
+    for name in names:
+        forms = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+        free = next(form for form in forms if identifier(form) not in found)
+        found[identifier(free)] = free
+    return list(found.values())
 
 
 def parameter_name(key: str) -> str:

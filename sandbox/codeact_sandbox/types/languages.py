@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import urllib.parse
 from dataclasses import dataclass
 
 
@@ -19,8 +21,35 @@ class Language:
 
 _SLASHES = ("//", "/*")
 
-# Node strips types itself from 22.6 on, so TypeScript needs no package and no network.
-_NODE_TYPES = ("node", "--experimental-strip-types", "--disable-warning=ExperimentalWarning")
+# Strips the types of each .ts file that is loaded: with esbuild, or by Node itself, which can do it from 22.13 on.
+_STRIP_TYPES = """\
+import * as m from "node:module"; import { spawnSync } from "node:child_process"; import { readFileSync } from "node:fs";
+const strip = (source) => {
+  const built = spawnSync("esbuild", ["--loader=ts", "--log-level=error"], { input: source, encoding: "utf8" });
+  if (built.error && m.stripTypeScriptTypes) return m.stripTypeScriptTypes(source, { mode: "transform" });
+  if (built.status !== 0) throw new SyntaxError(built.stderr || String(built.error));
+  return built.stdout;
+};
+export async function load(url, context, next) {
+  if (!/\\.[mc]?ts$/.test(url)) return next(url, context);
+  const source = strip(readFileSync(new URL(url), "utf8"));
+  const old = /\\brequire\\(/.test(source) && !/^import\\s/m.test(source);
+  const head = 'import { createRequire as $require } from "node:module"; const require = $require(import.meta.url); ';
+  return { format: "module", source: old ? head + source : source, shortCircuit: true };
+}
+"""
+_NODE_TYPES = (
+    "node",
+    "--no-warnings",
+    "--import",
+    "data:text/javascript,"
+    + urllib.parse.quote(
+        'import * as m from "node:module"; import { spawnSync } from "node:child_process";'
+        'if (!m.stripTypeScriptTypes && spawnSync("esbuild", ["--version"]).error) {'
+        'console.error("TypeScript needs Node.js 22.13 or later, or the command esbuild; here is Node.js " + process.version);'
+        f"process.exit(127); }} m.register({json.dumps('data:text/javascript,' + urllib.parse.quote(_STRIP_TYPES))});"
+    ),
+)
 
 _BUILT_IN = (
     Language("python", ("python3",), "py", ("py", "python3", "py3", "ipython", "ipython3")),

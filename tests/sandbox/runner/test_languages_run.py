@@ -79,3 +79,23 @@ async def test_a_shell_sees_its_arguments_and_descriptors_as_it_should(executor:
 
 async def test_a_large_shell_block_runs(executor: DockerCommandLineCodeExecutor) -> None:
     assert await out(executor, "echo begin\n" + "# padding\n" * 300_000 + "echo end", "sh") == "begin\nend\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("enum E { A = 1 }\nconst x: Array<E> = [E.A]; console.log(x)", "[ 1 ]\n"),
+        ("const v = await Promise.resolve<number>(5);\nconsole.log(v)", "5\n"),
+        ("const fs = require('fs'); const n: string = typeof fs; console.log(n)", "object\n"),
+        ("import type { A } from './none';\nimport path from 'node:path';\nconsole.log(path.sep as string)", "/\n"),
+        ("class C<T> { constructor(public t: T) {} }\nconsole.log(new C<string>('s').t)", "s\n"),
+    ],
+)
+async def test_typescript_runs(executor: DockerCommandLineCodeExecutor, code: str, output: str) -> None:
+    assert await out(executor, code, "typescript") == output
+
+
+async def test_wrong_typescript_is_an_error(executor: DockerCommandLineCodeExecutor) -> None:
+    result = await run(executor, "const x: = 3", "ts")
+    assert result.exit_code == 1
+    assert "Unexpected" in result.output

@@ -85,6 +85,29 @@ def internal() -> None:
     """A tool that this package adds itself."""
 
 
+def test_tools_of_one_server_that_become_the_same_name_are_numbered() -> None:
+    names = ["send-email", "send_email", "send email", "send_email_2", "print"]
+    with Sandbox("bubblewrap", tools=[hostile(names=names)]) as box:
+        result = box.run("print_(), send_email(), send_email_2(), send_email_3(), send_email_2_2()")
+    assert result.value == ("print", "send-email", "send_email", "send email", "send_email_2"), result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "answer"),
+    [
+        ([], {"rows": [1, 2]}, '{"rows": [1, 2]}'),
+        ([{"type": "text", "text": "see data"}], {"rows": ["ü"]}, 'see data\n{"rows": ["ü"]}'),
+        ([{"type": "text", "text": '{"rows":[1,2]}'}], {"rows": [1, 2]}, '{"rows":[1,2]}'),
+        ([{"type": "text", "text": "done"}], {"result": "done"}, "done"),
+        ([{"type": "text", "text": "3"}], {"result": 3}, "3"),
+        ([{"type": "text", "text": "no data"}], None, "no data"),
+    ],
+)
+def test_structured_result_without_a_schema_is_kept(content: Any, structured: Any, answer: str) -> None:
+    with Sandbox("bubblewrap", tools=[hostile(content=content, result=structured)]) as box:
+        assert box.run("x()").value == answer
+
+
 def test_server_that_is_reached_by_http_gets_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

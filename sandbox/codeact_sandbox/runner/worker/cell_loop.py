@@ -9,6 +9,7 @@ import threading
 
 from . import imports, stdio
 
+HIDDEN = "a file asyncio.py of yours hides Python's module asyncio, which `await` needs: rename it"
 MAX_TURNS = 100
 MAX_NAMED_TASKS = 10
 TASK_NAME_LIMIT = 100
@@ -54,6 +55,8 @@ class CellLoop:
         """Run a coroutine until it ends; other tasks of the loop run meanwhile."""
         self._on_import(imports.own_import("asyncio"))
         loop = self._loop
+        if loop is None:
+            raise RuntimeError(HIDDEN)
         try:
             # What it raises does not pass through asyncio, so that a traceback shows no function of asyncio.
             result, error = loop.run_until_complete(_caught(coroutine))
@@ -86,6 +89,8 @@ class CellLoop:
         return sorted(names)[:MAX_NAMED_TASKS]
 
     def _on_import(self, asyncio):
+        if not hasattr(asyncio, "_set_running_loop"):  # a file of the code with that name
+            return
         if not self._in_cell or threading.current_thread() is not threading.main_thread():
             return
         if self._asyncio is None:
