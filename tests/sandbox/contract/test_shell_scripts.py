@@ -1,5 +1,7 @@
 """Shell blocks run as scripts of their own: what surrounds them is invisible, and a session takes over what they change."""
 
+import asyncio
+
 import pytest
 
 from tests.sandbox.sandboxes import out, run
@@ -89,3 +91,18 @@ async def test_bash_start_file_of_the_user_still_runs(executor):
     assert await out(executor, "echo $X $BASH_ENV; bash -c 'echo $X'", "bash") == "1 /workspace/start\n1\n"
     await run(executor, "unset BASH_ENV", "bash")
     assert await out(executor, "echo ${X-none}", "bash") == "none\n"
+
+
+@SESSIONS
+@pytest.mark.parametrize(
+    ("signal", "state", "value"), [("TERM", "restored", "'before'\n"), ("KILL", "lost", "NameError")]
+)
+async def test_script_that_ends_the_interpreter_says_so(executor, signal, state, value):
+    await run(executor, "kept = 'before'")
+    await asyncio.sleep(0.2)  # until the session has its checkpoint for the next block
+    result = await run(executor, f"pkill -{signal} -f python; sleep 0.2; echo done; cd /tmp", "bash")
+    assert (result.outcome, result.state, result.output, len(result.notes)) == ("ok", state, "done\n", 1)
+    following = await run(executor, "kept")
+    assert (following.state, following.notes) == ("kept", ())
+    assert value in following.output
+    assert await out(executor, "import os; os.getcwd()") == "'/tmp'\n"

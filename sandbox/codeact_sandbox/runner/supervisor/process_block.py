@@ -24,6 +24,11 @@ STATE_NOT_SAVED = (
     "kept for later blocks."
 )
 
+RESTORED = (
+    "The block ended the session's interpreter: its variables are restored; files, threads and subprocesses are not."
+)
+LOST = "The block ended the session's interpreter, so its variables are lost; a new, empty session has been started."
+
 
 class EarlierCode:
     """The code of earlier Python blocks of process mode."""
@@ -45,8 +50,12 @@ class ProcessBlock(block.Block):
     """A block in a process of its own; in process mode all that it has started ends with it."""
 
     state_file = None
+    had_interpreter = False
+    restoring = False
 
     def start(self):
+        session = self.supervisor.session
+        self.had_interpreter = session is not None and session.is_usable
         self.worker = self.scheduler.take_worker()
         self.set_environment()
         if self.request["keep_state"] and self.state_file is None:
@@ -76,14 +85,26 @@ class ProcessBlock(block.Block):
             self.supervisor.workers.collect()
             self.scheduler.start_next()  # blocks may wait for the end of this process
             return
-        if self.retry():
+        if self.restoring or self.retry():
             return
         self.free_memory()
-        if self.supervisor.session is None:
+        session = self.supervisor.session
+        if session is None:
             self._kill_leftovers()
         elif self.request["keep_state"]:
             self._read_state()
-        self.drain_output = self.supervisor.session is not None
+        self.drain_output = session is not None
+        if self.had_interpreter and not session.lives():
+            self.restoring = True
+            self._cancel_timers()
+            session.restore_after_shell(self._on_restored)
+        else:
+            self.finish()
+
+    def _on_restored(self, awake):
+        self.state = "restored" if awake else "lost"
+        self.restored_before = self.request["number"] if awake else None
+        self.notes.append(RESTORED if awake else LOST)
         self.finish()
 
     def _add_notes(self, outcome):

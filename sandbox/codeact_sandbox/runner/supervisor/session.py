@@ -47,6 +47,10 @@ class Session:
         """Whether its interpreter lives and is connected, or will be."""
         return self.worker is not None and self.worker.status is None and not self.worker.connection.closed
 
+    def lives(self):
+        """Return whether its interpreter lives, also if its end has not been reported yet."""
+        return self.is_usable and (self.worker.pid is None or system.parent(self.worker.pid) != 0)
+
     def start(self):
         """Start an empty interpreter, in the directory and the environment of the last block."""
         self.worker = self.supervisor.workers.start()
@@ -125,6 +129,23 @@ class Session:
     def _has_memory_for_checkpoint(self):
         """Return whether a checkpoint can be kept: memory may have filled since it was taken."""
         return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
+
+    def restore_after_shell(self, on_done):
+        """Replace an interpreter that a shell block has ended, by the checkpoint taken ahead or else by an empty one."""
+        checkpoint, self._next_checkpoint = self._next_checkpoint, None
+
+        def done(awake):
+            if not awake:
+                self.kill()
+                self.start()
+            on_done(awake)
+
+        if checkpoint is not None and not checkpoint.is_awaited and checkpoint.is_alive():
+            self.wake(checkpoint, done)
+            return
+        if checkpoint is not None:
+            checkpoint.drop()
+        done(False)
 
     def drop_next_checkpoint(self):
         """End the checkpoint that was requested for the next block."""
