@@ -17,10 +17,8 @@ class MethodsOfOthers(griffe.Extension):
             return
         places = {name: pkg[name] for name in ("commands", "trees", "transfers") if name in pkg.members}
         # In this order, because each refers to the one before.
-        for module in ("managed_sandbox", "async_sandbox", "sync_sandbox"):
-            owner = pkg[module][
-                {"managed": "ManagedSandbox", "async": "AsyncSandbox", "sync": "Sandbox"}[module.split("_")[0]]
-            ]
+        for module, kind in (("async_sandbox", "AsyncSandbox"), ("sync_sandbox", "Sandbox")):
+            owner = pkg[module][kind]
             for name, member in list(owner.members.items()):
                 found = ALIAS.fullmatch(str(getattr(member, "value", None)))
                 place = places.get(found[1]) if found else None

@@ -15,13 +15,13 @@ from autogen_codeact.executors.functions_module import module_options
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
+from codeact_sandbox.async_sandbox import AsyncSandbox
 from codeact_sandbox.host.chunks import OutputChunk
-from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.run_context import NO_CONTEXT, RunContext
 
 
-class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
+class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
     """Base class of the executors: a sandbox that runs AutoGen's code blocks, with cancellation tokens and tools."""
 
     tools: HostTools
@@ -94,8 +94,8 @@ class SandboxCodeExecutor(ManagedSandbox, CodeExecutor):
         options = {name: value for name, value in config.values().items() if name not in ExecutorConfig.model_fields}
         return cls(**{**options, **loaded(config.tools, config.approve_tool)})
 
-    upload = ManagedSandbox.put_file
-    download = ManagedSandbox.get_file
+    upload = AsyncSandbox.put_file
+    download = AsyncSandbox.get_file
 
 
 @contextmanager

@@ -42,10 +42,10 @@ inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=No
 
 
 class HasSession(HasCommands, Protocol):
-    """What branches need of a `ManagedSandbox`."""
+    """What branches need of a `AsyncSandbox`."""
 
     client: RunnerClient | None
-    branch: AsyncBranch | None
+    open_branch: AsyncBranch | None
     _session: CrossLoopSemaphore
     _lost: bool
 
@@ -80,7 +80,7 @@ class AsyncBranch:
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         try:
-            if self._sandbox.branch is self:
+            if self._sandbox.open_branch is self:
                 await self._alone(self._undo())
         except BaseException as error:
             if self._client is not None:
@@ -129,7 +129,7 @@ class AsyncBranch:
 
     async def _begin(self) -> None:
         sandbox = self._sandbox
-        if sandbox.branch is not None:
+        if sandbox.open_branch is not None:
             raise Unsupported(OPEN)
         if sandbox.options.mode != "session":
             raise Unsupported(NO_SESSION)
@@ -149,7 +149,7 @@ class AsyncBranch:
         self._files_before = before.files_before
         if client.processes.busy:  # started meanwhile
             raise Unsupported(COMMANDS)
-        sandbox.branch, self._client = self, client
+        sandbox.open_branch, self._client = self, client
         self._files = _Files(client, workspace, sandbox._run_block)
         if client.gateway is not None:
             client.gateway.shut()  # until the next block outside the branch
@@ -173,7 +173,7 @@ class AsyncBranch:
         self._undelivered = dict(client.blocks.undelivered)
 
     def _live(self) -> RunnerClient:
-        if self._client is None or self._sandbox.branch is not self:
+        if self._client is None or self._sandbox.open_branch is not self:
             raise SandboxError(OVER)
         if self._sandbox.client is not self._client or not self._client.alive:
             raise SandboxDied("it is not running")
@@ -193,7 +193,7 @@ class AsyncBranch:
         client, workspace = self._live(), self._sandbox._folder.workspace
         assert workspace is not None
         await self._drop(client)
-        self._sandbox.branch = None
+        self._sandbox.open_branch = None
         artifacts = await sync.pull(workspace, client, Reply({}, b"", {}))
         for result in self._results:
             shown = await in_thread(display_files.store, result.displays, workspace)
@@ -217,8 +217,8 @@ class AsyncBranch:
         await client.requests.ask({"drop": True}, kind=Frame.TAKE_CHECKPOINT)
 
     async def _close(self) -> None:
-        if self._sandbox.branch is self:
-            self._sandbox.branch = None
+        if self._sandbox.open_branch is self:
+            self._sandbox.open_branch = None
         saved, self._saved = self._saved, None
         if saved is not None:
             await in_thread(saved.close)

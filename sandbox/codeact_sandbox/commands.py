@@ -1,4 +1,4 @@
-"""Commands in a sandbox, beside its blocks: `exec` and jobs, as methods of `ManagedSandbox`."""
+"""Commands in a sandbox, beside its blocks: `exec` and jobs, as methods of `AsyncSandbox`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ OnOutput = Callable[[Stream, bytes], Any]
 
 
 class HasCommands(Protocol):
-    """What commands need of a `ManagedSandbox`."""
+    """What commands need of a `AsyncSandbox`."""
 
     options: SandboxOptions
     timeout: float
     replaying_now: bool
     _folder: WorkFolder
-    jobs_started: list[Job]
-    branch: Any
+    started_jobs: list[Job]
+    open_branch: Any
     client: RunnerClient | None
 
     async def ready(self) -> RunnerClient:
@@ -131,7 +131,7 @@ async def start_job(
         await process.kill()
         raise
     job = Job(sandbox, client, process)
-    jobs = sandbox.jobs_started
+    jobs = sandbox.started_jobs
     jobs.append(job)
     for ended in [each for each in jobs if each.exit_code is not None][:-MAX_ENDED_JOBS]:
         jobs.remove(ended)
@@ -245,7 +245,7 @@ async def live_client(sandbox: HasCommands) -> RunnerClient:
 async def _prepared(sandbox: HasCommands) -> RunnerClient:
     """Return the running sandbox, with what has changed on the host."""
     client = await live_client(sandbox)
-    if sandbox.branch is not None:  # the host gets its files later, if at all, and it has no network
+    if sandbox.open_branch is not None:  # the host gets its files later, if at all, and it has no network
         return client
     if client.gateway is not None:
         client.gateway.begin_block(shut=False)

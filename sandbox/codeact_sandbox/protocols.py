@@ -58,7 +58,7 @@ class SessionSandbox(Protocol):
     async def restart(self) -> None:
         """Start a new sandbox."""
 
-    def new_branch(self) -> AsyncBranch:
+    def branch(self) -> AsyncBranch:
         """Return a branch of the session."""
 
     def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplaySandbox]:

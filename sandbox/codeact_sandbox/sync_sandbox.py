@@ -14,12 +14,12 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from codeact_sandbox.async_sandbox import AsyncSandbox
 from codeact_sandbox.branches import AsyncBranch
 from codeact_sandbox.commands import Job as AsyncJob
 from codeact_sandbox.commands import Words
 from codeact_sandbox.host.chunks import OutputChunk
 from codeact_sandbox.host.threads import start_thread
-from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.pool import SandboxPool
 from codeact_sandbox.ports import Forward as AsyncForward
 from codeact_sandbox.tools.approval import ApproveTool
@@ -30,7 +30,6 @@ from codeact_sandbox.types.observers import Observer, Recorder
 from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, SandboxOptions
 from codeact_sandbox.types.result import Result
-from codeact_sandbox.types.run_context import Block
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,13 +41,13 @@ MAX_SHOWN_OUTPUT = 2_000
 
 
 def _waiting(
-    method: Callable[Concatenate[ManagedSandbox, P], Coroutine[Any, Any, T]],
+    method: Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Sandbox, P], T]:
-    """Return the method of `Sandbox` that runs one of `ManagedSandbox` and waits for it."""
+    """Return the method of `Sandbox` that runs one of `AsyncSandbox` and waits for it."""
 
     @wraps(method)
     def wait_for_it(self: Sandbox, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._wait(method(self._managed, *args, **kwargs))
+        return self._wait(method(self._box, *args, **kwargs))
 
     return wait_for_it
 
@@ -87,7 +86,7 @@ class Sandbox:
         pool: SandboxPool | None = None,
         **options: Unpack[SandboxKeywords],
     ) -> None:
-        self._managed = ManagedSandbox(
+        self._box = AsyncSandbox(
             backend,
             tools=tools,
             approve_tool=approve_tool,
@@ -105,33 +104,33 @@ class Sandbox:
         self._outcomes: set[Future[Any]] = set()
         """What other threads wait for."""
 
-    exec = _waiting(ManagedSandbox.exec)
-    restart = _waiting(ManagedSandbox.restart)
-    put = _waiting(ManagedSandbox.put)
-    get = _waiting(ManagedSandbox.get)
-    write = _waiting(ManagedSandbox.write)
-    read = _waiting(ManagedSandbox.read)
-    list_files = _waiting(ManagedSandbox.list_files)
-    ls = _waiting(ManagedSandbox.ls)
-    stat = _waiting(ManagedSandbox.stat)
-    glob = _waiting(ManagedSandbox.glob)
-    grep = _waiting(ManagedSandbox.grep)
-    mkdir = _waiting(ManagedSandbox.mkdir)
-    remove = _waiting(ManagedSandbox.remove)
-    edit = _waiting(ManagedSandbox.edit)
-    snapshot = _waiting(ManagedSandbox.snapshot)
-    facts = _waiting(ManagedSandbox.facts)
-    list_tools = _waiting(ManagedSandbox.list_tools)
-    checkpoint = _waiting(ManagedSandbox.checkpoint)
-    rollback = _waiting(ManagedSandbox.rollback)
+    exec = _waiting(AsyncSandbox.exec)
+    restart = _waiting(AsyncSandbox.restart)
+    put = _waiting(AsyncSandbox.put)
+    get = _waiting(AsyncSandbox.get)
+    write = _waiting(AsyncSandbox.write)
+    read = _waiting(AsyncSandbox.read)
+    list_files = _waiting(AsyncSandbox.list_files)
+    ls = _waiting(AsyncSandbox.ls)
+    stat = _waiting(AsyncSandbox.stat)
+    glob = _waiting(AsyncSandbox.glob)
+    grep = _waiting(AsyncSandbox.grep)
+    mkdir = _waiting(AsyncSandbox.mkdir)
+    remove = _waiting(AsyncSandbox.remove)
+    edit = _waiting(AsyncSandbox.edit)
+    snapshot = _waiting(AsyncSandbox.snapshot)
+    facts = _waiting(AsyncSandbox.facts)
+    list_tools = _waiting(AsyncSandbox.list_tools)
+    checkpoint = _waiting(AsyncSandbox.checkpoint)
+    rollback = _waiting(AsyncSandbox.rollback)
 
     def forward(self, port: int) -> Forward:
         """Let this machine connect to a port in the sandbox: see `AsyncSandbox.forward`."""
-        return Forward(self, self._wait(self._managed.forward(port)))
+        return Forward(self, self._wait(self._box.forward(port)))
 
     def branch(self) -> Branch:
         """Return a branch of the session, for `with`: see `AsyncSandbox.branch`."""
-        return Branch(self, self._managed.new_branch())
+        return Branch(self, self._box.branch())
 
     def __enter__(self) -> Self:
         self.start()
@@ -158,13 +157,13 @@ class Sandbox:
     ) -> Job | None:
         """Start the sandbox, or a command in the background: see `AsyncSandbox.start`."""
         if command is None:
-            return self._wait(self._managed.start())
-        return Job(self, self._wait(self._managed.start_job(command, cwd=cwd, env=env, stdin=stdin)))
+            return self._wait(self._box.start())
+        return Job(self, self._wait(self._box.start(command, cwd=cwd, env=env, stdin=stdin)))
 
     @property
     def jobs(self) -> list[Job]:
         """The jobs of this sandbox: those that run, and the last 32 that have ended."""
-        return [Job(self, job) for job in self._managed.jobs_started.copy()]
+        return [Job(self, job) for job in self._box.jobs]
 
     def stop(self) -> None:
         """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
@@ -176,7 +175,7 @@ class Sandbox:
             outcomes, self._outcomes = self._outcomes, set()
         if loop is None or thread is None:
             return
-        stopping = asyncio.run_coroutine_threadsafe(_shut_down(self._managed, outcomes), loop)
+        stopping = asyncio.run_coroutine_threadsafe(_shut_down(self._box, outcomes), loop)
         stopping.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
         try:
             stopping.result()
@@ -186,16 +185,16 @@ class Sandbox:
 
     def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
         """Attach a recorder and observers, which are called in the sandbox's own thread: see `AsyncSandbox.attach`."""
-        return self._managed.attach(recorder=recorder, observers=observers)
+        return self._box.attach(recorder=recorder, observers=observers)
 
     def add_tools(self, tools: Sequence[Tool]) -> None:
         """Let the code call more host tools, from the next block on: see `AsyncSandbox.add_tools`."""
-        self._managed.add_tools(tools)
+        self._box.add_tools(tools)
 
     @property
     def work_dir(self) -> Path:
         """The folder on the host whose files are exchanged with the workspace; a temporary one is known after the start."""
-        return self._managed.work_dir
+        return self._box.work_dir
 
     def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
         """Run code; the sandbox is started if it is not running.
@@ -215,7 +214,7 @@ class Sandbox:
                 with the output so far; the traceback shows the last lines of it.
         """
         try:
-            return self._wait(self._managed.run(code, language, timeout))
+            return self._wait(self._box.run(code, language, timeout))
         except KeyboardInterrupt as interrupt:
             result: Result | None = getattr(interrupt, "result", None)
             if result is not None and result.output:
@@ -227,7 +226,7 @@ class Sandbox:
         self, code: str, language: str = "python", timeout: float | None = None
     ) -> Generator[OutputChunk | Result, None, None]:
         """Run code and yield its output while it is written, and finally the `Result`: see `AsyncSandbox.stream`."""
-        items = self._managed.stream_all((Block(code, language),), timeout=timeout)
+        items = self._box.stream(code, language, timeout)
         loop = self._running_loop()
         try:
             while (item := self._wait(_next(items), loop)) is not None:
@@ -395,7 +394,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-async def _shut_down(sandbox: ManagedSandbox, outcomes: set[Future[Any]]) -> None:
+async def _shut_down(sandbox: AsyncSandbox, outcomes: set[Future[Any]]) -> None:
     """Stop a sandbox, and let everybody who waits for it have an answer."""
     try:
         await sandbox.stop()

@@ -1,4 +1,4 @@
-"""Files and folders that users copy into and out of a sandbox: methods of `ManagedSandbox`."""
+"""Files and folders that users copy into and out of a sandbox: methods of `AsyncSandbox`."""
 
 from __future__ import annotations
 

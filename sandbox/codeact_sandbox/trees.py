@@ -1,4 +1,4 @@
-"""Operations on files and folders, which a process of the sandbox's user does: methods of `ManagedSandbox`."""
+"""Operations on files and folders, which a process of the sandbox's user does: methods of `AsyncSandbox`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from codeact_sandbox.types.protected_names import ProtectedNames
 
 
 class WorkFolder:
-    """The folder of one `ManagedSandbox`, from start to stop: `work_dir`, `bind_dir` or a temporary one."""
+    """The folder of one `AsyncSandbox`, from start to stop: `work_dir`, `bind_dir` or a temporary one."""
 
     def __init__(self) -> None:
         self.workspace: Workspace | None = None

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from codeact_sandbox.async_sandbox import AsyncSandbox
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image_requests import find_image
-from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.sandbox.bubblewrapped import open_folder
 from tests.sandbox.egress.servers import Hosts, hosts_in
@@ -159,5 +159,5 @@ def hosts(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     folder = tmp_path / "work"
     folder.mkdir()
     with hosts_in(folder) as made:
-        monkeypatch.setattr(ManagedSandbox, "resolve_name", staticmethod(made.resolve))
+        monkeypatch.setattr(AsyncSandbox, "resolve_name", staticmethod(made.resolve))
         yield made

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from codeact_sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.async_sandbox import AsyncSandbox
 from tests.sandbox.egress.servers import Hosts, answer, echo_request, read_request
 
 from .faults import eventually
@@ -119,7 +119,7 @@ async def test_another_answer_to_the_same_name(subject: Subject, hosts: Hosts) -
     hosts.resolve = lambda name: hosts.asked.append(name) or next(monotonous)  # type: ignore[method-assign, func-returns-value]
     subject_resolver = staticmethod(hosts.resolve)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ManagedSandbox, "resolve_name", subject_resolver)
+        patch.setattr(AsyncSandbox, "resolve_name", subject_resolver)
         await start(subject, f"ok.example:{good.port} in 127.0.0.2/32")
     code = f"""
     for _ in range(4):

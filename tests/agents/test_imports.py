@@ -35,7 +35,6 @@ INSIDE_A_SANDBOX = (
     *(f"{ROOT}.executors.docker", f"{ROOT}.executors.bubblewrap", f"{ROOT}.executors.pool"),
     *(
         "codeact_sandbox.async_sandbox",
-        "codeact_sandbox.managed_sandbox",
         "codeact_sandbox.backends.",
         "codeact_sandbox.egress",
         "codeact_sandbox.runner",

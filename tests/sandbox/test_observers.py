@@ -51,7 +51,7 @@ async def test_events_come_in_this_order() -> None:
     async with box:
         assert (await box.run("x = add(40, 2)\nx")).output == "42\n"
         await box.run("1 / 0")
-    name = box._managed.name
+    name = box.name
     assert name.startswith("codeact-")
     assert events == [
         ("started", "bubblewrap", True),
@@ -73,7 +73,7 @@ async def test_a_sandbox_that_died_is_reported_with_the_reason() -> None:
     events.clear()
     async with AsyncSandbox("bubblewrap", observers=[Observer()]) as box:
         await box.run("1")
-        await box._managed.client.stop()
+        await box.client.stop()
         assert (await box.run("1")).state == "lost"
     assert [event for event in events if event[0] in ("started", "stopped")][1][1] is not None
     assert [event[0] for event in events] == [

@@ -76,8 +76,8 @@ def test_an_error_says_which_option_is_wrong(options: Any, error: Any, words: An
 
 
 TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
-    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._managed.options,
-    "AsyncSandbox": lambda: AsyncSandbox("bubblewrap", memory="2g", cpus=2)._managed.options,
+    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._box.options,
+    "AsyncSandbox": lambda: AsyncSandbox("bubblewrap", memory="2g", cpus=2).options,
     "DockerOptions": lambda: DockerOptions(memory="2g", cpus=2),
     "BubblewrapOptions": lambda: BubblewrapOptions(memory="2g", cpus=2),
     "Docker": lambda: DockerCommandLineCodeExecutor(memory="2g", cpus=2).options,
@@ -85,7 +85,7 @@ TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
     "pool": lambda: SandboxPool(memory="2g", cpus=2).options,
     "pool of executors": lambda: ExecutorPool(memory="2g", cpus=2).executor(memory="2g").options,
     "pool with Limits": lambda: ExecutorPool(limits=Limits(memory="2g", cpus=2)).executor(memory="2g", cpus=2).options,
-    "from a pool": lambda: AsyncSandbox(pool=SandboxPool(memory="2g", cpus=2), memory="2g", cpus=2)._managed.options,
+    "from a pool": lambda: AsyncSandbox(pool=SandboxPool(memory="2g", cpus=2), memory="2g", cpus=2).options,
     "texts": lambda: parse_options(DockerOptions, parse_texts(["memory=2g", "cpus=2"])),
     "command line": lambda: DockerOptions(**SandboxChoice(others=("memory=2g", "cpus=2")).options()),
     "component": lambda: (
@@ -169,9 +169,9 @@ assert "dummy: An option that was added. Default 3." in Executor.__init__.__doc_
 config = Executor(dummy=4).dump_component()
 assert config.config["dummy"] == 4
 assert CodeExecutor.load_component(config).sandbox.options.dummy == 4
-assert AsyncSandbox("bubblewrap", dummy=5)._managed.options.dummy == 5
+assert AsyncSandbox("bubblewrap", dummy=5).options.dummy == 5
 assert SandboxChoice("bubblewrap", others=("dummy=6",)).options()["dummy"] == 6
-assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",)))._managed.options.dummy == 9
+assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",))).options.dummy == 9
 pool = ExecutorPool(backend="bubblewrap", dummy=7)
 try:
     pool.executor(dummy=8)

@@ -224,12 +224,12 @@ def test_wrong_options_are_refused(arguments: Any, options: Any, error: Any, wor
 async def test_sandbox_can_be_taken_from_a_pool() -> None:
     async with SandboxPool(1, backend="bubblewrap", limits=Limits(memory="300m")) as pool:
         async with AsyncSandbox(pool=pool) as box:
-            assert box._managed.options.backend == "bubblewrap"
+            assert box.options.backend == "bubblewrap"
             await box.run("x = 1")
             assert pool.leased == 1
         async with AsyncSandbox(pool=pool, timeout=5) as box:
             assert (await box.run("'x' in globals()")).output == "False\n"
-            assert box._managed.timeout == 5
+            assert box.timeout == 5
         with pytest.raises(ValueError, match="the options of the pool differ in mode"):
             AsyncSandbox(pool=pool, mode="process")
 

@@ -97,10 +97,10 @@ def abs_difference(one: int, other: int) -> int:
 @pytest.mark.usefixtures("bubblewrap")
 async def test_code_calls_tools_that_were_added_and_tools_of_sources() -> None:
     async with AsyncSandbox("bubblewrap", timeout=20) as box:
-        box._managed.add_tools([Shop(), abs_difference])
+        box.add_tools([Shop(), abs_difference])
         result = await box.run("print(stock(fruit='figs'), abs_difference(2, 5))")
         assert result.output == "3 figs 3\n"
-        assert [tool.name for tool in await box._managed.list_tools()] == ["stock", "abs_difference"]
+        assert [tool.name for tool in await box.list_tools()] == ["stock", "abs_difference"]
 
 
 @pytest.mark.usefixtures("bubblewrap")

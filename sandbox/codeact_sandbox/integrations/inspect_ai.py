@@ -134,7 +134,7 @@ class CodeactSandboxEnvironment(SandboxEnvironment):
     @contextmanager
     def _errors(self) -> Generator[None]:
         """Raise the errors that Inspect asks for; no other sandbox takes the place of one that has ended."""
-        client = self.box._managed.client
+        client = self.box.client
         if client is None or not client.alive:
             raise SandboxUnavailableError("the sandbox of this sample has ended, with its files and processes")
         try:

@@ -44,7 +44,7 @@ class CodeactSession(BaseSandboxSession):
 
     async def running(self) -> bool:
         """Return whether the sandbox is running."""
-        return getattr(self.box._managed.client, "alive", False)
+        return getattr(self.box.client, "alive", False)
 
     @contextmanager
     def using(self, kind: Any, user: Any = None, **given: Any) -> Generator[AsyncSandbox]:
@@ -52,7 +52,7 @@ class CodeactSession(BaseSandboxSession):
         if user is not None:
             raise Unsupported("a sandbox has no capabilities to change the user: leave user=None and run_as=None")
         try:
-            if not getattr(self.box._managed.client, "alive", False):
+            if not getattr(self.box.client, "alive", False):
                 raise SandboxNotStarted("the sandbox of this session has ended: resume it from its snapshot")
             yield self.box
         except SandboxError as error:
@@ -67,7 +67,7 @@ class CodeactSession(BaseSandboxSession):
         with self.using(errors.ExecTransportError, command=command) as box:
             done = await box.exec(command, env=await self.state.manifest.environment.resolve(), timeout=timeout)
         if done.timed_out:
-            raise errors.ExecTimeoutError(command=command, timeout_s=timeout or box._managed.timeout)
+            raise errors.ExecTimeoutError(command=command, timeout_s=timeout or box.timeout)
         if done.stdout_dropped or done.stderr_dropped:  # the texts say what was dropped
             return ExecResult(stdout=done.stdout.encode(), stderr=done.stderr.encode(), exit_code=done.exit_code)
         return ExecResult(stdout=done.stdout_bytes, stderr=done.stderr_bytes, exit_code=done.exit_code)
@@ -102,7 +102,7 @@ class CodeactSession(BaseSandboxSession):
         """Fill the workspace with a snapshot, or with a tar file of another client's session."""
         content = chain([start := data.read(2)], iter(partial(data.read, 1024 * 1024), b""))
         with self.using(errors.WorkspaceArchiveWriteError, path=ROOT) as box:
-            await trees.unpack(box._managed, content, compressed=start == b"\x1f\x8b")
+            await trees.unpack(box, content, compressed=start == b"\x1f\x8b")
 
 
 class CodeactClient(BaseSandboxClient[None]):

@@ -120,7 +120,7 @@ class CodeactWorkspace:
     async def _running(self) -> AsyncSandbox:
         if self._ref is None:
             await self.sandbox.start()
-        client = self.sandbox._managed.client
+        client = self.sandbox.client
         name = client.name if client is not None and client.alive else ""
         self._ref = self._ref or WorkspaceRef(provider="codeact-sandbox", id=name)
         if self._ref.id != name:

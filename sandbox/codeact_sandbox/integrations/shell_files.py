@@ -6,7 +6,6 @@ import errno
 import os
 
 from codeact_sandbox.async_sandbox import AsyncSandbox
-from codeact_sandbox.managed_sandbox import ManagedSandbox
 from codeact_sandbox.types.errors import SandboxFileError
 
 MAX_FILE_BYTES = 256 * 1024**2
@@ -14,7 +13,7 @@ _READ = f'test ! -p "$1" && exec head -c {MAX_FILE_BYTES + 1} -- "$1"'
 _WRITE = 'mkdir -p -- "${1%/*}/" 2> /dev/null; exec tee -- "$1" > /dev/null'
 
 
-async def run_script(box: AsyncSandbox | ManagedSandbox, script: str, path: str, *, stdin: bytes | None = None) -> str:
+async def run_script(box: AsyncSandbox, script: str, path: str, *, stdin: bytes | None = None) -> str:
     """Run a script of shell that works on a path, which is its first argument."""
     done = await box.exec(["/bin/sh", "-c", script, "sh", path], stdin=stdin, env={"LC_ALL": "C"})
     if done.stdout_dropped and done.exit_code == 0:
@@ -23,7 +22,7 @@ async def run_script(box: AsyncSandbox | ManagedSandbox, script: str, path: str,
     return done.stdout
 
 
-async def read_file(box: AsyncSandbox | ManagedSandbox, path: str) -> bytes:
+async def read_file(box: AsyncSandbox, path: str) -> bytes:
     """Return the content of a file, at most 256 MiB; the other arguments and errors are those of `run_script`."""
     content = bytearray()
 
@@ -38,7 +37,7 @@ async def read_file(box: AsyncSandbox | ManagedSandbox, path: str) -> bytes:
     return bytes(content)
 
 
-async def write_file(box: AsyncSandbox | ManagedSandbox, path: str, data: bytes) -> None:
+async def write_file(box: AsyncSandbox, path: str, data: bytes) -> None:
     """Write a file, through a link, too, and make the folders above it; arguments and errors are those of `run_script`."""
     await run_script(box, _WRITE, path, stdin=data)
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox.managed_sandbox import ManagedSandbox
+from codeact_sandbox.async_sandbox import AsyncSandbox
 from tests.agents.replay.support import Make
 from tests.sandbox.egress.servers import Hosts, hosts_in
 
@@ -55,5 +55,5 @@ def work(tmp_path: Path) -> Path:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     """Servers on loopback."""
     with hosts_in(tmp_path) as made:
-        monkeypatch.setattr(ManagedSandbox, "resolve_name", staticmethod(made.resolve))
+        monkeypatch.setattr(AsyncSandbox, "resolve_name", staticmethod(made.resolve))
         yield made

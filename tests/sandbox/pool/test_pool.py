@@ -19,9 +19,9 @@ from autogen_codeact.executors import (
     SandboxTimeout,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.async_sandbox import LOST
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import Hello
-from codeact_sandbox.managed_sandbox import LOST
 from codeact_sandbox.pool import STARTS_AT_ONCE
 from codeact_sandbox.types.tool import ToolAnswer
 from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until
