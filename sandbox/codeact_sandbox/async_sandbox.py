@@ -19,12 +19,12 @@ from codeact_sandbox.host.blocks import check_block, combine, make_request
 from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback
-from codeact_sandbox.host.protocol import Frame
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 from codeact_sandbox.leftovers import remove_leftovers_in_background
 from codeact_sandbox.pool import SandboxPool
 from codeact_sandbox.preparation import prepare, send_stubs
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool, Toolset
 from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted, Unsupported
@@ -519,7 +519,7 @@ class AsyncSandbox:
         Raises:
             ValueError: There is no session, or a block is running.
         """
-        await self._command(Frame.TAKE_CHECKPOINT)
+        await self._command(wire.TAKE_CHECKPOINT)
 
     async def rollback(self) -> None:
         """Restore the session's memory to the last `checkpoint()`; can be repeated.
@@ -529,7 +529,7 @@ class AsyncSandbox:
         Raises:
             ValueError: There is no session or no checkpoint, or a block is running.
         """
-        await self._command(Frame.ROLL_BACK)
+        await self._command(wire.ROLL_BACK)
         self.unrecorded += 1
 
     def branch(self) -> branches.AsyncBranch:
@@ -541,7 +541,7 @@ class AsyncSandbox:
         """
         return branches.AsyncBranch(self)
 
-    async def _command(self, kind: Frame) -> None:
+    async def _command(self, kind: bytes) -> None:
         if self.options.mode != "session":
             raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
         await (await self.ready()).requests.ask({}, kind=kind)

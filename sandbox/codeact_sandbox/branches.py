@@ -15,9 +15,10 @@ from codeact_sandbox.files import display_files, sync
 from codeact_sandbox.host.blocks import check_block
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.protocol import Frame, checked_entries
+from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.host.waiting import CrossLoopSemaphore, in_thread
 from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileError, Unsupported
 from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.result import Result
@@ -214,7 +215,7 @@ class AsyncBranch:
         await self._drop(client)
 
     async def _drop(self, client: RunnerClient) -> None:
-        await client.requests.ask({"drop": True}, kind=Frame.TAKE_CHECKPOINT)
+        await client.requests.ask({"drop": True}, kind=wire.TAKE_CHECKPOINT)
 
     async def _close(self) -> None:
         if self._sandbox.open_branch is self:

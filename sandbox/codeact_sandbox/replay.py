@@ -23,7 +23,8 @@ from codeact_sandbox.files.workspace import (
 )
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.protocol import Frame, checked_entries
+from codeact_sandbox.host.protocol import checked_entries
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
@@ -185,7 +186,7 @@ class ReplayWorkspace:
     async def checkpoint(self, name: str | None = None) -> str | None:
         """Save the session's memory; return why that is impossible, or None."""
         try:
-            await self._client.requests.ask({"name": name}, kind=Frame.TAKE_CHECKPOINT)
+            await self._client.requests.ask({"name": name}, kind=wire.TAKE_CHECKPOINT)
         except ValueError as error:
             return str(error)
         return None
@@ -199,7 +200,7 @@ class ReplayWorkspace:
 
     async def _roll_back(self, name: str | None = None) -> None:
         try:
-            await self._client.requests.ask({"name": name}, kind=Frame.ROLL_BACK)
+            await self._client.requests.ask({"name": name}, kind=wire.ROLL_BACK)
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 

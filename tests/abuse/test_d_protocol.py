@@ -13,6 +13,7 @@ import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
 from codeact_sandbox.host import protocol
+from codeact_sandbox.runner.shared import wire
 from tests.sandbox.sandboxes import FORGE
 
 from .subject import Subject
@@ -148,8 +149,8 @@ async def test_a_length_of_4_gb_allocates_nothing(subject: Subject) -> None:
     assert int(await subject.out(measure)) - before < 8_000_000
     tracemalloc.start()
     try:
-        with pytest.raises(SandboxProtocolError, match="announced a frame of 4,294,967,295 bytes"):
-            protocol.Parser().feed(struct.pack("!cII", b"D", 1, 2**32 - 1))
+        with pytest.raises(wire.ProtocolError, match="a frame announces 4294967295 bytes"):
+            wire.Parser().feed(struct.pack("!cII", b"D", 1, 2**32 - 1))
         with pytest.raises(SandboxProtocolError, match=r"a message of 4,294,967,295 bytes; 2,097,152 are allowed"):
             protocol.unpack(struct.pack("!I", 2**32 - 1) + b"{}")
         assert tracemalloc.get_traced_memory()[1] < 100_000

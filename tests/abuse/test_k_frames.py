@@ -11,7 +11,7 @@ from autogen_codeact.executors import SandboxProtocolError
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import OutputChunks
 from codeact_sandbox.host.connection import MAX_UNSENT, Connection
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.runner.shared import wire
 from tests.sandbox.host.test_frames import HELLO, SocketStream, message, raw
 
 from .lag import MOST_EXCESS_S, LoopLag
@@ -52,7 +52,7 @@ class Flood:
         """Let it go on for a while; return the error of the block that waits, if it has failed."""
         room = 2 * MIB
         self.connection.open()
-        reply = self.connection.request(Frame.RUN_BLOCK, 1, {}, output_room=room, on_output=self._chunks.listener(0))
+        reply = self.connection.request(wire.RUN_BLOCK, 1, {}, output_room=room, on_output=self._chunks.listener(0))
         reading = asyncio.ensure_future(self._read())
         self._sender.start()
         try:
@@ -90,10 +90,10 @@ async def test_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> None
 # Case K27.
 async def test_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
     flood = Flood(raw(b"T", 1, CALL))
-    answer = protocol.pack(Frame.TOOL_ANSWER, 1, None, bytes(200))
+    answer = protocol.pack(wire.TOOL_ANSWER, 1, None, bytes(200))
     most: list[int] = []
     handle: Callable[[int, bytes], Any] = lambda _ident, _payload: flood.connection.send(answer)  # noqa: E731
-    flood.connection.handlers[Frame.TOOL_CALL] = handle
+    flood.connection.handlers[wire.TOOL_CALL] = handle
     flood.connection.ended.add_done_callback(lambda _: most.append(len(flood.connection._outgoing)))
     error = await flood.run(30)
     assert isinstance(error, SandboxProtocolError)

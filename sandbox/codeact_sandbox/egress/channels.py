@@ -15,6 +15,7 @@ from codeact_sandbox.host import protocol
 from codeact_sandbox.host.connection import Connection, Handler
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.host.waiting import complete
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxProtocolError
 
 logger = logging.getLogger("codeact_sandbox")
@@ -42,8 +43,8 @@ class Channels:
         self._connection = connection
         self._loop = asyncio.new_event_loop()
         self._thread = start_thread(f"codeact-egress-{name}", self._run)
-        earlier = connection.handlers.get(protocol.Frame.CHANNEL)
-        connection.handlers[protocol.Frame.CHANNEL] = self.take if earlier is None else partial(self._take, earlier)
+        earlier = connection.handlers.get(wire.CHANNEL)
+        connection.handlers[wire.CHANNEL] = self.take if earlier is None else partial(self._take, earlier)
         connection.ended.add_done_callback(lambda _: self._hang_up())
 
     def _run(self) -> None:
@@ -127,13 +128,13 @@ class Channels:
     def send_message(self, ident: int, message: Mapping[str, Any]) -> None:
         """Send a small frame."""
         assert self._connection is not None
-        self._connection.send(protocol.pack(protocol.Frame.CHANNEL, ident, message))
+        self._connection.send(protocol.pack(wire.CHANNEL, ident, message))
 
     async def send_data(self, ident: int, data: bytes) -> None:
         """Send bytes after everything else; return when it is their turn."""
         assert self._connection is not None
         assert self._loop is not None
         turn = self._loop.create_future()
-        frame = protocol.pack(protocol.Frame.CHANNEL, ident, {"op": "data"}, data)
+        frame = protocol.pack(wire.CHANNEL, ident, {"op": "data"}, data)
         self._connection.send_bulk(frame, lambda: self._later(complete, turn))
         await turn

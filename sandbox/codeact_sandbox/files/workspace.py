@@ -32,9 +32,10 @@ from codeact_sandbox.files.host_folder import (
     plain_mode,
 )
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.protocol import Frame, checked_entries
+from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.host.requests import Requests
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxDied, SandboxFileError
 from codeact_sandbox.types.filenames import printable, safe_name
 from codeact_sandbox.types.protected_names import ProtectedNameError, ProtectedNames, not_written_back
@@ -188,7 +189,7 @@ class Workspace:
         """Ask for the files that the sandbox has now, without waiting for the answer; None if they are too many."""
         if len(self._synced) > MAX_FILES:
             return None
-        return self.in_sandbox, requests.send(Frame.FILE_REQUEST, {"op": "list", "most": MAX_FILES + 1})
+        return self.in_sandbox, requests.send(wire.FILE_REQUEST, {"op": "list", "most": MAX_FILES + 1})
 
     def differs(self, name: str) -> None:
         """Record that the sandbox's file of this name differs from the host's."""

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, TypeVar, get_args
 
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.filenames import safe_name
@@ -142,7 +142,7 @@ def to_result(reply: Reply) -> Result:
     message = reply.message
     try:
         dropped, tail = int(message["dropped"][0]), int(message["tail"][0])
-        data = reply.streams.get(Frame.STDOUT, bytearray())
+        data = reply.streams.get(wire.STDOUT, bytearray())
         head = len(data) - tail if dropped else len(data)
         text = data[:head].decode("utf-8", "replace")
         if dropped:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from codeact_sandbox.host.connection import OutputCallback
-from codeact_sandbox.host.protocol import Frame
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Result, last_line
 
 Stream = Literal["stdout", "stderr"]
-STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
+STREAMS: dict[bytes, Stream] = {wire.STDOUT: "stdout", wire.STDERR: "stderr"}
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from typing import Any, Protocol
 from codeact_sandbox.host import bootstrap, protocol
 from codeact_sandbox.host.connection import Connection, State
 from codeact_sandbox.host.processes import Processes
-from codeact_sandbox.host.protocol import Frame, Hello, RunnerSettings
+from codeact_sandbox.host.protocol import Hello, RunnerSettings
 from codeact_sandbox.host.requests import Requests, RunningBlocks
 from codeact_sandbox.host.runner_modules import RunnerModules
 from codeact_sandbox.host.stream import ByteStream, Launcher
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.environment import interpreter_variables
 from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout
 from codeact_sandbox.types.result import Result
@@ -171,7 +172,7 @@ class RunnerClient:
         modules = RunnerModules(connection, self._launcher.python)
         connection.open()
         modules.send()
-        connection.send(protocol.pack(Frame.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
+        connection.send(protocol.pack(wire.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
         try:
             message = await wait_for(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
         except SandboxTimeout:

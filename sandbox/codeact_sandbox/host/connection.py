@@ -18,13 +18,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.display_frames import Displays
-from codeact_sandbox.host.protocol import DisplayMessage, Frame
+from codeact_sandbox.host.protocol import DisplayMessage
 from codeact_sandbox.host.stream import ByteStream
 from codeact_sandbox.host.waiting import Completion
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxProtocolError
 from codeact_sandbox.types.filenames import printable
@@ -34,7 +35,7 @@ READ_BYTES = 64 * 1024
 MAX_READS = 64
 MAX_UNSENT = 20_000
 """Frames that may wait for room; far fewer do while the sandbox reads, since what it can ask for at once is limited."""
-_KEEP_ALIVE = protocol.pack(Frame.KEEP_ALIVE, 0, {})
+_KEEP_ALIVE = protocol.pack(wire.KEEP_ALIVE, 0, {})
 OutputCallback = Callable[[bytes, bytes | Display], None]
 """Called in the connection's thread with the type of a frame and its content, as they come: output, or a display."""
 Handler = Callable[[int, bytes], None]  # called in the connection's thread with the id and the payload of a frame
@@ -57,10 +58,10 @@ _NEXT = {
 }
 # A preloaded module may open a channel before the hello.
 _ALLOWED = {
-    State.CONNECTING: (Frame.MODULE_SOURCES, Frame.COMPILED_MODULES, Frame.HELLO, Frame.CHANNEL, Frame.FATAL_ERROR),
+    State.CONNECTING: (wire.MODULE_SOURCES, wire.COMPILED_MODULES, wire.HELLO, wire.CHANNEL, wire.FATAL_ERROR),
     State.READY: (
-        *(Frame.STDOUT, Frame.STDERR, Frame.DISPLAY, Frame.BLOCK_RESULT, Frame.ANSWER),
-        *(Frame.TOOL_CALL, Frame.CANCEL_CALL, Frame.CHANNEL, Frame.JOB, Frame.FATAL_ERROR),
+        *(wire.STDOUT, wire.STDERR, wire.DISPLAY, wire.BLOCK_RESULT, wire.ANSWER),
+        *(wire.TOOL_CALL, wire.CANCEL_CALL, wire.CHANNEL, wire.JOB, wire.FATAL_ERROR),
     ),
 }
 
@@ -71,7 +72,7 @@ class Reply:
 
     message: dict[str, Any]  # the message of its frame
     data: bytes  # the bytes of its frame
-    streams: dict[bytes, bytearray]  # the output before it, by type of frame (`Frame.STDOUT`, `Frame.STDERR`)
+    streams: dict[bytes, bytearray]  # the output before it, by type of frame (`wire.STDOUT`, `wire.STDERR`)
     displays: Displays = field(default_factory=Displays)  # what the block has shown before it
     value: Any = None  # the value of the block's last expression if it is plain, else None
 
@@ -96,13 +97,13 @@ class Connection:
         self.ended = Completion[SandboxError]()  # completed with the reason when the connection is closed
         self.error: SandboxError | None = None  # why it is closed, or None
         self.handlers: dict[bytes, Handler] = {
-            Frame.HELLO: self._on_hello,
-            Frame.STDOUT: partial(self._on_output, Frame.STDOUT),
-            Frame.STDERR: partial(self._on_output, Frame.STDERR),
-            Frame.DISPLAY: self._on_display,
-            Frame.BLOCK_RESULT: self._on_reply,
-            Frame.ANSWER: self._on_reply,
-            Frame.FATAL_ERROR: self._on_fatal,
+            wire.HELLO: self._on_hello,
+            wire.STDOUT: partial(self._on_output, wire.STDOUT),
+            wire.STDERR: partial(self._on_output, wire.STDERR),
+            wire.DISPLAY: self._on_display,
+            wire.BLOCK_RESULT: self._on_reply,
+            wire.ANSWER: self._on_reply,
+            wire.FATAL_ERROR: self._on_fatal,
         }
         """Who processes frames, by type; to be completed before `open`."""
         self.state = State.CONNECTING  # only this class changes it
@@ -110,7 +111,7 @@ class Connection:
         self._name = name
         self._keep_alive_s = keep_alive_s
         self._keep_alive_due = time.monotonic() + (keep_alive_s or 0.0)
-        self._parser = protocol.Parser()
+        self._parser: Any = cast(Any, wire.Parser)()
         self._pending: dict[int, _Pending] = {}
         self._outgoing: deque[memoryview] = deque()
         self._bulk: deque[tuple[memoryview, Callable[[], None]]] = deque()
@@ -274,8 +275,10 @@ class Connection:
                 if handler is None:
                     raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")
                 if kind not in _ALLOWED[state]:
-                    raise SandboxProtocolError(f"the sandbox {self._name} sent {Frame(kind).name} while {state.value}")
+                    raise SandboxProtocolError(f"the sandbox {self._name} sent {kind!r} while {state.value}")
                 handler(ident, payload)
+            if self._parser.error is not None:
+                raise self._parser.error
             if len(self._outgoing) + len(self._bulk) > MAX_UNSENT:
                 raise SandboxProtocolError(f"the sandbox {self._name} does not read the answers to what it sends")
         return True
@@ -341,7 +344,7 @@ class Connection:
             return  # nobody waits for it any more
         shown = pending.displays.add(checked, data)
         if shown is not None and pending.on_output is not None:
-            pending.on_output(Frame.DISPLAY, shown)
+            pending.on_output(wire.DISPLAY, shown)
 
     def _on_reply(self, ident: int, payload: bytes) -> None:
         message, data = protocol.unpack(payload)

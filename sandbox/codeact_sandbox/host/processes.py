@@ -17,9 +17,10 @@ from typing import Any
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import STREAMS, Stream
 from codeact_sandbox.host.connection import Connection, Reply
-from codeact_sandbox.host.protocol import Frame, number_of
+from codeact_sandbox.host.protocol import number_of
 from codeact_sandbox.host.requests import ANSWER_TIMEOUT_S, OUTPUT_SLACK, Requests
 from codeact_sandbox.host.waiting import Completion, wait_for
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.types.filenames import printable
@@ -116,7 +117,7 @@ class Processes:
 
     def attach(self, connection: Connection) -> None:
         """Take the frames about commands."""
-        connection.handlers[Frame.JOB] = self._on_frame
+        connection.handlers[wire.JOB] = self._on_frame
 
     def _on_frame(self, ident: int, payload: bytes) -> None:
         message, _ = protocol.unpack(payload)
@@ -132,7 +133,7 @@ class Processes:
         process = self._running[ident] = Process(self, connection, ident, command)
         try:
             process.reply = connection.request(
-                Frame.JOB, ident, message, output_room=sys.maxsize, on_output=process.on_output, keep_output=False
+                wire.JOB, ident, message, output_room=sys.maxsize, on_output=process.on_output, keep_output=False
             )
         except ValueError:  # it is too long
             del self._running[ident]
@@ -222,7 +223,7 @@ class Process:
     # In an event loop
 
     def _send(self, op: str, **more: object) -> None:
-        self._connection.send(protocol.pack(Frame.JOB, self.ident, {**more, "op": op}))
+        self._connection.send(protocol.pack(wire.JOB, self.ident, {**more, "op": op}))
 
     async def started(self) -> None:
         """Wait until it runs; raises an error if it could not be started."""
@@ -265,7 +266,7 @@ class Process:
                 self._sending = self._sending or size > 0
                 changed = self._changed
             if size:
-                frame = protocol.pack(Frame.JOB, self.ident, {"op": "data"}, bytes(view[:size]))
+                frame = protocol.pack(wire.JOB, self.ident, {"op": "data"}, bytes(view[:size]))
                 self._connection.send_bulk(frame, self._sent)
                 view = view[size:]
             else:
@@ -307,7 +308,7 @@ class Process:
         """Kill it with all that it has started, and wait for its end."""
         if self._ended:
             return
-        self._connection.send(protocol.pack(Frame.KILL_BLOCK, self.ident, {}))
+        self._connection.send(protocol.pack(wire.KILL_BLOCK, self.ident, {}))
         try:
             await wait_for(self.reply, self._owner.grace_s, f"the sandbox {self._name} did not kill a command")
         except SandboxTimeout as error:
@@ -323,7 +324,7 @@ class Process:
         requests = self._owner.requests
         connection = requests.usable_connection()
         asked = connection.request(
-            Frame.JOB, next(requests.idents), {"op": "output", "job": self.ident}, output_room=room
+            wire.JOB, next(requests.idents), {"op": "output", "job": self.ident}, output_room=room
         )
         reply = await wait_for(asked, ANSWER_TIMEOUT_S, late)
         dropped = reply.message.get("dropped")

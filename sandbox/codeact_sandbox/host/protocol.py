@@ -5,85 +5,40 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import islice
 from typing import Any
 
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.runner.worker import values
 from codeact_sandbox.types.errors import SandboxProtocolError, SandboxStartError
-from codeact_sandbox.types.limits import MAX_PAYLOAD
 from codeact_sandbox.types.text import check_nesting
-
-
-class Frame(bytes, Enum):
-    """Types of the frames between the host and the supervisor."""
-
-    # Host to supervisor
-    CONFIGURATION = b"C"
-    RUN_BLOCK = b"X"
-    KILL_BLOCK = b"K"
-    FILE_REQUEST = b"F"
-    TAKE_CHECKPOINT = b"P"
-    ROLL_BACK = b"R"
-    KEEP_ALIVE = b"L"
-    # Supervisor to host
-    HELLO = b"H"
-    STDOUT = b"O"
-    STDERR = b"E"
-    DISPLAY = b"V"
-    BLOCK_RESULT = b"D"
-    ANSWER = b"A"
-    CANCEL_CALL = b"U"
-    FATAL_ERROR = b"!"
-    # In both directions
-    COMPILED_MODULES = b"M"
-    MODULE_SOURCES = b"B"
-    TOOL_CALL = b"T"
-    TOOL_ANSWER = TOOL_CALL
-    CHANNEL = b"N"
-    JOB = b"J"
-
 
 VERSION = 1
 # Of a message without the bytes after it; the runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
-_HEADER = struct.Struct("!cII")
 DECODED_BYTES = 64 * 1024
 MAX_NESTING = 32  # the runner uses five levels
 MAX_FACTS = 100
 MAX_FACT_CHARS = 200
 _from_json = json.JSONDecoder().decode
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
-_PREFIX = struct.Struct("!I")
+pack: Callable[..., bytes] = wire.pack  # one kind of frame from end to end
 _encode_value: Callable[[Any], str | None] = values.encode
 MAX_VALUE_NESTING = 64
 MAX_EQUAL_HASHES = 50  # sets and dicts of keys with the same hash take time that grows with the square of their number
 _LONE_SURROGATE = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD]")  # the sandbox escapes no character that can be encoded
 
 
-def pack(kind: bytes, ident: int, message: Mapping[str, Any] | None, data: bytes = b"") -> bytes:
-    """Make a frame of a message and bytes."""
-    payload = data
-    if message is not None:
-        head = _to_json(message).encode("ascii")
-        payload = _PREFIX.pack(len(head)) + head + data
-    if len(payload) > MAX_PAYLOAD:
-        raise ValueError(f"a request of {len(payload):,} bytes exceeds the {MAX_PAYLOAD:,} that fit into one frame")
-    return _HEADER.pack(kind, ident, len(payload)) + payload
-
-
 def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
     """Split a payload into its message and its bytes."""
-    size = int.from_bytes(payload[: _PREFIX.size], "big")
-    end = _PREFIX.size + size
+    size = int.from_bytes(payload[: wire.PREFIX.size], "big")
+    end = wire.PREFIX.size + size
     if size > MAX_MESSAGE:
         raise SandboxProtocolError(f"the sandbox sent a message of {size:,} bytes; {MAX_MESSAGE:,} are allowed")
     try:
-        head = payload[_PREFIX.size : end]
+        head = payload[wire.PREFIX.size : end]
         check_nesting(head, MAX_NESTING)
         message = _from_json(head.decode())
     except (ValueError, RecursionError) as error:
@@ -98,32 +53,6 @@ def decoded(data: bytes) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pieces = [decoder.decode(data[at : at + DECODED_BYTES]) for at in range(0, len(data), DECODED_BYTES)]
     return "".join([*pieces, decoder.decode(b"", final=True)])
-
-
-class Parser:
-    """Splits a stream of bytes into frames."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[tuple[bytes, int, bytes]]:
-        """Add bytes."""
-        self._buffer += data
-        frames = []
-        start = 0
-        while len(self._buffer) - start >= _HEADER.size:
-            kind, ident, length = _HEADER.unpack_from(self._buffer, start)
-            if length > MAX_PAYLOAD:
-                raise SandboxProtocolError(
-                    f"the sandbox announced a frame of {length:,} bytes; {MAX_PAYLOAD:,} are allowed"
-                )
-            end = start + _HEADER.size + length
-            if len(self._buffer) < end:
-                break
-            frames.append((kind, ident, bytes(self._buffer[start + _HEADER.size : end])))
-            start = end
-        del self._buffer[:start]
-        return frames
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from typing import Any
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Connection, OutputCallback, Reply
-from codeact_sandbox.host.protocol import Frame, checked_entries, number_of
+from codeact_sandbox.host.protocol import checked_entries, number_of
 from codeact_sandbox.host.stream import Calls
 from codeact_sandbox.host.waiting import asynchronous, wait_for
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import (
     SandboxError,
     SandboxFileError,
@@ -53,7 +54,7 @@ class Requests:
         return connection.request(kind, ident if ident is not None else next(self.idents), message, data)
 
     async def ask(
-        self, message: dict[str, Any], data: bytes = b"", ident: int | None = None, *, kind: Frame = Frame.FILE_REQUEST
+        self, message: dict[str, Any], data: bytes = b"", ident: int | None = None, *, kind: bytes = wire.FILE_REQUEST
     ) -> Reply:
         """Send a request that takes little work, about files or the session; stop the sandbox if the answer is late.
 
@@ -69,7 +70,7 @@ class Requests:
             raise
         if "error" not in reply.message:
             return reply
-        if kind is not Frame.FILE_REQUEST:
+        if kind is not wire.FILE_REQUEST:
             raise ValueError(str(reply.message["error"]))
         number = number_of(reply.message, "errno")
         raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
@@ -93,7 +94,7 @@ class Requests:
             except BaseException:
                 if begun:
                     # Nobody waits for the answer. It removes the part that was sent.
-                    self.send(Frame.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
+                    self.send(wire.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
                 raise
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
@@ -109,7 +110,7 @@ class Requests:
     async def answers(self, timeout_s: float) -> bool:
         """Return whether it answers a request that takes no work, within some seconds."""
         try:
-            await wait_for(self.send(Frame.FILE_REQUEST, {"op": "list"}), timeout_s, "it did not answer")
+            await wait_for(self.send(wire.FILE_REQUEST, {"op": "list"}), timeout_s, "it did not answer")
         except SandboxError:
             return False
         return True
@@ -136,10 +137,10 @@ class RunningBlocks:
 
     def take_calls(self, connection: Connection) -> None:
         """Pass the frames of calls to host tools to the blocks that make them."""
-        connection.handlers[Frame.TOOL_CALL] = partial(self._on_call_frame, Frame.TOOL_CALL)
-        connection.handlers[Frame.CANCEL_CALL] = partial(self._on_call_frame, Frame.CANCEL_CALL)
+        connection.handlers[wire.TOOL_CALL] = partial(self._on_call_frame, wire.TOOL_CALL)
+        connection.handlers[wire.CANCEL_CALL] = partial(self._on_call_frame, wire.CANCEL_CALL)
 
-    def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
+    def _on_call_frame(self, kind: bytes, ident: int, payload: bytes) -> None:
         if (calls := self._calls.get(ident)) is not None:
             calls.on_frame(kind, payload)
 
@@ -159,10 +160,10 @@ class RunningBlocks:
         connection = self._requests.usable_connection()
         if calls is not None:
             send = connection.send
-            calls.send = lambda answer: send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer))
+            calls.send = lambda answer: send(protocol.pack(wire.TOOL_ANSWER, ident, None, answer))
             self._calls[ident] = calls
         reply = connection.request(
-            Frame.RUN_BLOCK, ident, message, code, output_room=self._output_room, on_output=on_output
+            wire.RUN_BLOCK, ident, message, code, output_room=self._output_room, on_output=on_output
         )
         # Blocks that were sent before may have to end first.
         self._time_limits[ident] = timeout_s + self._grace_s
@@ -192,7 +193,7 @@ class RunningBlocks:
         """Kill a block, wait for its death, and add its result to the exception of its caller."""
         if ident in self._calls:
             self._calls[ident].end()
-        connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
+        connection.send(protocol.pack(wire.KILL_BLOCK, ident, {}))
         try:
             killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
             self.add_undelivered(checked_entries(killed.message.get("files", [])))
@@ -212,7 +213,7 @@ class RunningBlocks:
         for ident in running:
             if (calls := self._calls.get(ident)) is not None:
                 calls.end()
-            connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
+            connection.send(protocol.pack(wire.KILL_BLOCK, ident, {}))
         return True
 
     def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:

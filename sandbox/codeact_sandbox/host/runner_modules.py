@@ -15,7 +15,8 @@ from types import CodeType
 
 from codeact_sandbox.host.bootstrap import MODULES
 from codeact_sandbox.host.connection import Connection
-from codeact_sandbox.host.protocol import Frame, pack
+from codeact_sandbox.host.protocol import pack
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxProtocolError
 
 # The runner's are about 0.5 MB.
@@ -38,9 +39,9 @@ class RunnerModules:
     def __init__(self, connection: Connection, python: Hashable | None) -> None:
         self._connection = connection
         self._python = python
-        self._expected: Frame | None = Frame.MODULE_SOURCES
-        connection.handlers[Frame.MODULE_SOURCES] = self._on_request
-        connection.handlers[Frame.COMPILED_MODULES] = self._on_compiled
+        self._expected: bytes | None = wire.MODULE_SOURCES
+        connection.handlers[wire.MODULE_SOURCES] = self._on_request
+        connection.handlers[wire.COMPILED_MODULES] = self._on_compiled
 
     def send(self) -> None:
         """Send them compiled: by an earlier sandbox with the same Python, or by this program's."""
@@ -56,12 +57,12 @@ class RunnerModules:
     # In the connection's thread
 
     def _on_request(self, _ident: int, _payload: bytes) -> None:
-        self._check(Frame.MODULE_SOURCES)
-        self._expected = Frame.COMPILED_MODULES
+        self._check(wire.MODULE_SOURCES)
+        self._expected = wire.COMPILED_MODULES
         self._connection.send(sources_frame())
 
     def _on_compiled(self, _ident: int, payload: bytes) -> None:
-        self._check(Frame.COMPILED_MODULES)
+        self._check(wire.COMPILED_MODULES)
         self._expected = None
         if len(payload) > MAX_COMPILED:
             raise SandboxProtocolError(
@@ -71,26 +72,26 @@ class RunnerModules:
             return
         with _kept_lock:
             _kept.pop(self._python, None)
-            _kept[self._python] = pack(Frame.COMPILED_MODULES, 0, None, payload)
+            _kept[self._python] = pack(wire.COMPILED_MODULES, 0, None, payload)
             while len(_kept) > MAX_KEPT:
                 del _kept[next(iter(_kept))]
 
-    def _check(self, kind: Frame) -> None:
+    def _check(self, kind: bytes) -> None:
         if self._expected is not kind:
-            raise SandboxProtocolError(f"the sandbox sent an unexpected {kind.name}")
+            raise SandboxProtocolError(f"the sandbox sent an unexpected {kind!r}")
 
 
 @cache
 def compiled_frame() -> bytes:
     """Return the frame with the modules as this program's Python compiles them."""
     compiled = [(name, _compiled(name, f"<codeact {name}>")) for name in MODULES]
-    return pack(Frame.COMPILED_MODULES, 0, None, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled))
+    return pack(wire.COMPILED_MODULES, 0, None, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled))
 
 
 @cache
 def sources_frame() -> bytes:
     """Return the frame with the modules' sources, for every other Python."""
-    return pack(Frame.MODULE_SOURCES, 0, None, json.dumps(_sources()).encode())
+    return pack(wire.MODULE_SOURCES, 0, None, json.dumps(_sources()).encode())
 
 
 @cache

@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from codeact_sandbox.host.protocol import Frame
 from codeact_sandbox.host.requests import Requests
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.tools.answers import as_tool_image
 from codeact_sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from codeact_sandbox.tools.call_files import CallFiles, FileBudget
@@ -191,7 +191,7 @@ class BlockCalls:
         if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + CALL_BYTES:
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)
-        if kind == Frame.CANCEL_CALL:
+        if kind == wire.CANCEL_CALL:
             if number in self._open and number not in self._cancelled:
                 self._cancelled.add(number)
                 self._schedule(self._on_cancel, number)

@@ -15,7 +15,6 @@ import pytest
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.host.connection import Connection, Reply, State
-from codeact_sandbox.host.protocol import Frame
 from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
 from tests.sandbox.host.test_frames import HELLO, RESULT, SocketStream, message, raw, wire
 
@@ -55,10 +54,10 @@ class Played:
 
     def request(self, code: bytes) -> Future[Reply]:
         connection = self.connection
-        return connection.request(Frame.RUN_BLOCK, next(self.idents), {}, code, output_room=100)
+        return connection.request(wire.RUN_BLOCK, next(self.idents), {}, code, output_room=100)
 
     async def block(self, code: bytes = b"pass") -> bytes:
-        return bytes((await wait_for(self.request(code), DEADLINE_S, "no answer")).streams[Frame.STDOUT])
+        return bytes((await wait_for(self.request(code), DEADLINE_S, "no answer")).streams[wire.STDOUT])
 
     def close(self) -> None:
         assert self.connection.close(DEADLINE_S)
@@ -139,7 +138,7 @@ class TestStates:
     def test_answer_before_the_hello_is_refused(self, kind: Any) -> None:
         error = self._error_of(raw(kind, 1, message(RESULT)))
         assert isinstance(error, SandboxProtocolError)
-        assert str(error) == f"the sandbox played sent {Frame(kind).name} while connecting"
+        assert str(error) == f"the sandbox played sent {kind!r} while connecting"
 
     def test_frame_of_the_host_is_refused(self) -> None:
         for kind in (b"X", b"K", b"F", b"C", b"L", b"?"):
@@ -149,7 +148,7 @@ class TestStates:
     def _error_of(self, sent: bytes) -> SandboxError:
         stream = SocketStream()
         connection = Connection(stream, "played")
-        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
+        for kind in (wire.TOOL_CALL, wire.CANCEL_CALL):
             connection.handlers[kind] = lambda _ident, _payload: None
         connection.open()
         stream.other.sendall(sent)
@@ -210,7 +209,7 @@ class TestEnd:
 
         stream = Broken()
         connection = Connection(stream, "broken")
-        waiting = connection.request(Frame.RUN_BLOCK, 1, {})
+        waiting = connection.request(wire.RUN_BLOCK, 1, {})
         connection.open()
         stream.other.sendall(b"something to read")
         with pytest.raises(SandboxProtocolError, match="ZeroDivisionError"):

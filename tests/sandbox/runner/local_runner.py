@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from codeact_sandbox.host import bootstrap, protocol, runner_modules
 from codeact_sandbox.host.protocol import RunnerSettings
+from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.environment import interpreter_variables
 
 DEADLINE_S = 30.0
@@ -38,7 +39,7 @@ class LocalRunner:
         """The frame with compiled modules that it gets."""
         self.compiled: bytes | None = None
         """The modules that it has compiled, or None."""
-        self._parser = protocol.Parser()
+        self._parser = wire.Parser()
         self._frames: list[tuple[bytes, int, bytes]] = []
         self._ident = 0
         boot = bootstrap.boot(interpreter_variables(self.config["environment"]))

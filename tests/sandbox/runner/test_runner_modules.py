@@ -17,7 +17,8 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStar
 from codeact_sandbox.host import runner_modules
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Connection
-from codeact_sandbox.host.protocol import Frame, Parser, RunnerSettings, pack
+from codeact_sandbox.host.protocol import RunnerSettings, pack
+from codeact_sandbox.runner.shared import wire
 from tests.sandbox.host.test_frames import HELLO, FakeLauncher, message, raw
 from tests.sandbox.runner.local_runner import LocalRunner, find_python
 from tests.sandbox.runner.test_runner_old_python import VERSIONS, needs_namespaces
@@ -41,10 +42,10 @@ class Runner:
 
     def __init__(self, other: socket.socket) -> None:
         self._other = other
-        self._parser = Parser()
+        self._parser = wire.Parser()
         self.got: list[tuple[bytes, bytes]] = []
 
-    def read(self, kind: Frame) -> bytes:
+    def read(self, kind: bytes) -> bytes:
         """Read up to a frame of a type; gives its payload."""
         while True:
             for payload in [payload for got, payload in self.got if got == kind]:
@@ -60,7 +61,7 @@ class Runner:
 
 def compile_them(runner: Runner) -> None:
     runner.send(b"B", b"")
-    runner.read(Frame.MODULE_SOURCES)
+    runner.read(wire.MODULE_SOURCES)
     runner.send(b"M", COMPILED)
     runner.send(b"H", message(HELLO))
 
@@ -76,7 +77,7 @@ async def start(play: Play, python: str | None) -> Runner:
     def run(other: socket.socket) -> None:
         runner = Runner(other)
         played.append(runner)
-        runner.read(Frame.CONFIGURATION)
+        runner.read(wire.CONFIGURATION)
         play(runner)
         while not ended.wait(0.01) and other.fileno() >= 0:
             pass  # it lives until the host has ended it
@@ -104,26 +105,26 @@ class TestHost:
     async def test_host_sends_later_sandboxes_what_the_first_has_compiled(self):
         first = await start(compile_them, "image A")
         assert [kind for kind, _ in first.got] == [b"M", b"C", b"B"]
-        assert first.read(Frame.COMPILED_MODULES).startswith(OWN)
+        assert first.read(wire.COMPILED_MODULES).startswith(OWN)
         second = await start(take_them, "image A")
         assert [kind for kind, _ in second.got] == [b"M", b"C"]
-        assert second.read(Frame.COMPILED_MODULES) == COMPILED
+        assert second.read(wire.COMPILED_MODULES) == COMPILED
 
     async def test_host_sends_compiled_modules_to_no_other_image(self):
         await start(compile_them, "image A")
         for python in ("image B", None):
             runner = await start(take_them, python)
-            assert runner.read(Frame.COMPILED_MODULES).startswith(OWN)
+            assert runner.read(wire.COMPILED_MODULES).startswith(OWN)
 
     async def test_host_keeps_nothing_of_a_python_that_has_no_identity(self, kept):
         await start(compile_them, None)
         assert kept == {}
 
     async def test_host_replaces_compiled_modules_that_no_longer_fit(self, kept):
-        kept["image A"] = pack(Frame.COMPILED_MODULES, 0, None, b"of another version")
+        kept["image A"] = pack(wire.COMPILED_MODULES, 0, None, b"of another version")
         runner = await start(compile_them, "image A")
-        assert runner.read(Frame.COMPILED_MODULES) == b"of another version"
-        assert kept == {"image A": pack(Frame.COMPILED_MODULES, 0, None, COMPILED)}
+        assert runner.read(wire.COMPILED_MODULES) == b"of another version"
+        assert kept == {"image A": pack(wire.COMPILED_MODULES, 0, None, COMPILED)}
 
     async def test_host_keeps_compiled_modules_of_a_few_images(self, kept, monkeypatch):
         monkeypatch.setattr(runner_modules, "MAX_KEPT", 2)
@@ -132,7 +133,7 @@ class TestHost:
         assert list(kept) == ["image B", "image C"]
 
     async def test_host_forgets_compiled_modules_after_a_failed_start(self, kept):
-        kept["image A"] = kept["image B"] = pack(Frame.COMPILED_MODULES, 0, None, COMPILED)
+        kept["image A"] = kept["image B"] = pack(wire.COMPILED_MODULES, 0, None, COMPILED)
         with pytest.raises(SandboxStartError):
             await start(lambda runner: runner.send(b"!", message({"error": "bad marshal data"})), "image A")
         assert list(kept) == ["image B"]
@@ -140,10 +141,10 @@ class TestHost:
     @pytest.mark.parametrize(
         ("frames", "problem"),
         [
-            ([(b"M", COMPILED)], "an unexpected COMPILED_MODULES"),
-            ([(b"B", b""), (b"B", b"")], "an unexpected MODULE_SOURCES"),
-            ([(b"B", b""), (b"M", COMPILED), (b"M", COMPILED)], "an unexpected COMPILED_MODULES"),
-            ([(b"B", b""), (b"M", COMPILED), (b"B", b"")], "an unexpected MODULE_SOURCES"),
+            ([(b"M", COMPILED)], "an unexpected b'M'"),
+            ([(b"B", b""), (b"B", b"")], "an unexpected b'B'"),
+            ([(b"B", b""), (b"M", COMPILED), (b"M", COMPILED)], "an unexpected b'M'"),
+            ([(b"B", b""), (b"M", COMPILED), (b"B", b"")], "an unexpected b'B'"),
             (
                 [(b"B", b""), (b"M", bytes(runner_modules.MAX_COMPILED + 1))],
                 "2,097,153 bytes of compiled modules; 2,097,152 are allowed",
@@ -187,7 +188,7 @@ class TestModulesOfThisPython:
         frame = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, check=True, timeout=50
         )
-        ((_, _, payload),) = Parser().feed(frame.stdout)
+        ((_, _, payload),) = wire.Parser().feed(frame.stdout)
         made = dict(marshal.loads(payload.removeprefix(OWN)))
         sources = dict(runner_modules._sources())
         assert list(made) == list(sources)
@@ -200,21 +201,21 @@ class TestModulesOfThisPython:
 class TestRunner:
     def test_runner_runs_what_another_one_has_compiled(self, python, tmp_path):
         with LocalRunner(python, tmp_path / "first") as first:
-            first.modules = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version")
+            first.modules = pack(wire.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version")
             first.greet()
             assert first.run("print(1)")[1] == "1\n"
         assert len(first.compiled) < runner_modules.MAX_COMPILED / 2
         with LocalRunner(python, tmp_path / "second") as second:
-            second.modules = pack(Frame.COMPILED_MODULES, 0, None, first.compiled)
+            second.modules = pack(wire.COMPILED_MODULES, 0, None, first.compiled)
             second.greet()
             assert second.compiled is None
             assert second.run("print(2)")[1] == "2\n"
 
     def test_runner_starts_while_the_host_sends_keep_alives(self, tmp_path, monkeypatch):
-        alive, sources = pack(Frame.KEEP_ALIVE, 0, {}), runner_modules.sources_frame()
+        alive, sources = pack(wire.KEEP_ALIVE, 0, {}), runner_modules.sources_frame()
         monkeypatch.setattr(runner_modules, "sources_frame", lambda: alive * 2 + sources)
         with LocalRunner(sys.executable, tmp_path) as runner:
-            runner.modules = alive + pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version") + alive
+            runner.modules = alive + pack(wire.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version") + alive
             runner.greet()
             assert runner.compiled is not None
             assert runner.run("print(1)")[1] == "1\n"
@@ -223,7 +224,7 @@ class TestRunner:
         made = []
         for number, environment in enumerate([{}, {"PYTHONOPTIMIZE": "2"}]):
             with LocalRunner(sys.executable, tmp_path / str(number), environment=environment) as runner:
-                runner.modules = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
+                runner.modules = pack(wire.COMPILED_MODULES, 0, None, b"\0\0\r\n")
                 runner.greet()
                 made.append(marshal.loads(runner.compiled[len(OWN) :]))
         assert made[0] == made[1]
@@ -236,7 +237,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     send = Connection.send
 
     def record(self: Connection, frame: bytes) -> None:
-        if frame[:1] in (Frame.COMPILED_MODULES, Frame.MODULE_SOURCES):
+        if frame[:1] in (wire.COMPILED_MODULES, wire.MODULE_SOURCES):
             frames.append(frame)
         send(self, frame)
 
@@ -249,19 +250,19 @@ class TestDocker:
         self, sandbox_image, sent, kept, monkeypatch
     ):
         # As if this program had another Python than the image, whichever it has.
-        foreign = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
+        foreign = pack(wire.COMPILED_MODULES, 0, None, b"\0\0\r\n")
         monkeypatch.setattr(runner_modules, "compiled_frame", lambda: foreign)
         for _ in range(2):
             async with DockerCommandLineCodeExecutor() as executor:
                 assert await out(executor, "print(6 * 7)") == "42\n"
         ((identity, compiled),) = kept.items()
         assert isinstance(identity, tuple)
-        assert identity[0] == "docker "
-        assert str(identity[1]).startswith("sha256:")
+        assert identity[0] == "docker"
+        assert str(identity[-1]).startswith("sha256:")
         assert sent == [foreign, runner_modules.sources_frame(), compiled]
 
     async def test_sandboxes_with_further_mounts_keep_and_get_nothing(self, sandbox_image, tmp_path, kept, monkeypatch):
-        foreign = pack(Frame.COMPILED_MODULES, 0, None, b"\0\0\r\n")
+        foreign = pack(wire.COMPILED_MODULES, 0, None, b"\0\0\r\n")
         monkeypatch.setattr(runner_modules, "compiled_frame", lambda: foreign)
         volumes = {str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}}
         async with DockerCommandLineCodeExecutor(extra_volumes=volumes) as executor:

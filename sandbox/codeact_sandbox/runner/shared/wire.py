@@ -25,6 +25,8 @@ KEEP_ALIVE = b"L"
 TOOL_ANSWER = b"T"  # also supervisor to block
 CHANNEL = b"N"  # both ways
 JOB = b"J"  # both ways
+COMPILED_MODULES = b"M"  # both ways, as long as the sandbox starts
+MODULE_SOURCES = b"B"  # both ways: a request has no content
 # Supervisor to host:
 HELLO = b"H"
 STDOUT = b"O"
@@ -80,7 +82,7 @@ CREDENTIALS_SPACE = socket.CMSG_LEN(CREDENTIALS.size)
 READ_SIZE = 64 * 1024  # what a pipe holds; larger buffers would be mapped and unmapped for each frame
 
 
-class ProtocolError(Exception):
+class ProtocolError(ValueError):
     """The other side sent what the protocol does not allow."""
 
 
