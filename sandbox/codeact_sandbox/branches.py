@@ -17,6 +17,7 @@ from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.host.waiting import CrossLoopSemaphore, in_thread
+from codeact_sandbox.ports import Ports
 from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileError, Unsupported
@@ -140,7 +141,7 @@ class AsyncBranch:
         workspace = sandbox._folder.workspace
         if sandbox._lost:
             raise Unsupported(LOST)
-        if client.processes.busy or (client.ports is not None and client.ports.forwards):
+        if client.processes.busy or (isinstance(client.ports, Ports) and client.ports.forwards):
             raise Unsupported(COMMANDS)
         assert workspace is not None
         # Files of both sides are exchanged first: later, only a branch that is kept adds to the host's.

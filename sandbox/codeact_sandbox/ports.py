@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from codeact_sandbox.commands import HasCommands, live_client
-from codeact_sandbox.egress.channel import HEAD_LIMIT, PIECE, Channel, relay
-from codeact_sandbox.egress.channels import FIRST_OF_HOST, MAX_CHANNELS, Channels
+from codeact_sandbox.egress.channels import FIRST_OF_HOST, HEAD_LIMIT, MAX_CHANNELS, PIECE, Channel, Channels, relay
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.host.waiting import on_loop
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported

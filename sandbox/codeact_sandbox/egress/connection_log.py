@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
-from codeact_sandbox.egress.channel import Channel
+from codeact_sandbox.egress.channels import Channel
 from codeact_sandbox.types.result import NetworkConnection
 
 MAX_ENTRIES = 1000

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from codeact_sandbox.egress.channel import WINDOW, Channel
-from codeact_sandbox.egress.channels import MAX_CHANNELS, Channels
+from codeact_sandbox.egress.channels import MAX_CHANNELS, WINDOW, Channel, Channels
 from codeact_sandbox.egress.connection_log import ConnectionLog, notes
 from codeact_sandbox.egress.connector import Connector
-from codeact_sandbox.egress.http_proxy import LocalService, serve
+from codeact_sandbox.egress.http_proxy import serve
 from codeact_sandbox.egress.secrets import Secrets
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.errors import SandboxProtocolError
 from codeact_sandbox.types.result import Result
+
+if TYPE_CHECKING:
+    from codeact_sandbox.packages.index import PackageIndex
 
 
 class Gateway(Channels):
     """Serves the connections of one sandbox."""
 
     def __init__(
-        self, connector: Connector | None, index: LocalService | None = None, secrets: Secrets | None = None
+        self, connector: Connector | None, index: PackageIndex | None = None, secrets: Secrets | None = None
     ) -> None:
         super().__init__()
         self.log = ConnectionLog()

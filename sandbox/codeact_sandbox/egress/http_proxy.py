@@ -11,11 +11,11 @@ import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import h11
 
-from codeact_sandbox.egress.channel import HEAD_LIMIT, PIECE, Channel, ChannelClosed, relay
+from codeact_sandbox.egress.channels import HEAD_LIMIT, PIECE, Channel, ChannelClosed, relay
 from codeact_sandbox.egress.connection_log import ConnectionLog, LogEntry
 from codeact_sandbox.egress.connector import CONNECT_TIMEOUT_S, Connector, Streams
 from codeact_sandbox.egress.secrets import Headers, MaskedAnswer, Secrets
@@ -30,6 +30,9 @@ from codeact_sandbox.egress.tls_tunnel import (
 )
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import normalise, quoted, with_port
+
+if TYPE_CHECKING:
+    from codeact_sandbox.packages.index import PackageIndex
 
 HEAD_TIMEOUT_S = 10.0
 # h11 reads folded lines and bare line breaks, which other programs read otherwise.
@@ -57,23 +60,11 @@ class ProxyRequest:
         return with_port(self.host, self.port)
 
 
-class LocalService(Protocol):
-    """Answers the requests that name no host: those to the port itself, not through it."""
-
-    async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
-        """Answer one request."""
-        ...
-
-    async def close(self) -> None:
-        """Close its own connections."""
-        ...
-
-
 async def serve(
     channel: Channel,
     connector: Connector | None,
     log: ConnectionLog,
-    local: LocalService | None = None,
+    local: PackageIndex | None = None,
     secrets: Secrets | None = None,
 ) -> None:
     """Read the request of a connection, and serve or refuse it."""
@@ -295,7 +286,8 @@ async def _forward(
     await writer.drain()
     answer = MaskedAnswer(secrets.mask) if secrets is not None else None
     up = _forward_body(channel, writer, inside, outside)
-    await relay(channel, up, _forward_response(channel, reader, inside, outside, answer), until_down_ends=True)
+    moved = channel.channel if isinstance(channel, TlsChannel) else channel
+    await relay(moved, up, _forward_response(channel, reader, inside, outside, answer), until_down_ends=True)
 
 
 def _end_to_end(message: h11.Request | h11.Response) -> Headers:

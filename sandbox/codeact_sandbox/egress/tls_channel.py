@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import TypeVar
 
-from codeact_sandbox.egress.channel import HEAD_LIMIT, PIECE, Channel, ChannelClosed
+from codeact_sandbox.egress.channels import HEAD_LIMIT, PIECE, Channel, ChannelClosed
 
 T = TypeVar("T")
 _HEAD_END = b"\r\n\r\n"
@@ -18,24 +18,13 @@ class TlsChannel:
     """A channel whose data is decrypted and encrypted here; it has the methods of `Channel` that serve a request."""
 
     def __init__(self, channel: Channel, context: ssl.SSLContext, hello: bytes) -> None:
-        self.received = 0
-        """Decrypted bytes that the sandbox has received."""
-        self._channel = channel
+        self.received = 0  # decrypted bytes that the sandbox has received
+        self.channel = channel
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._incoming.write(hello)
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._buffered = b""
         self._sending = asyncio.Lock()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the sandbox has closed the connection."""
-        return self._channel.closed
-
-    @property
-    def last_activity(self) -> float:
-        """When something was sent or received, in monotonic seconds."""
-        return self._channel.last_activity
 
     async def handshake(self) -> None:
         """Agree with the client on TLS."""
@@ -54,7 +43,7 @@ class TlsChannel:
             else:
                 await self._flush()
                 return done
-            if data := await self._channel.read():
+            if data := await self.channel.read():
                 self._incoming.write(data)
             else:
                 self._incoming.write_eof()
@@ -62,7 +51,7 @@ class TlsChannel:
     async def _flush(self) -> None:
         async with self._sending:  # the records of two tasks must not mix
             if data := self._outgoing.read():
-                await self._channel.write(data)
+                await self.channel.write(data)
 
     async def read(self) -> bytes:
         """Return what has arrived, at least one byte; empty at the end of the sandbox's data."""

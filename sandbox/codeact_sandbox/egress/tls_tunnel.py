@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from codeact_sandbox.egress.channel import IDLE_S, PIECE, Channel, ChannelClosed, relay
+from codeact_sandbox.egress.channels import IDLE_S, PIECE, Channel, ChannelClosed, relay
 from codeact_sandbox.egress.connector import Streams
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import is_address, normalise, with_port

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from codeact_sandbox.host import bootstrap, protocol
 from codeact_sandbox.host.connection import Connection, State
@@ -22,51 +22,16 @@ from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_fo
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.environment import interpreter_variables
 from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout
-from codeact_sandbox.types.result import Result
+
+if TYPE_CHECKING:
+    from codeact_sandbox.egress.channels import Channels
+    from codeact_sandbox.egress.gateway import Gateway
 
 KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
 STARTS_AT_ONCE = 8
 CANCEL_TIMEOUT_S = 5.0
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
-
-
-class Gateway(Protocol):
-    """Connects the code to the allowed hosts."""
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The settings of the supervisor's end."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether there is no connection."""
-
-    def attach(self, connection: Connection, name: str) -> None:
-        """Start to serve a connection that is not open yet."""
-
-    def begin_block(self, *, shut: bool) -> int:
-        """Register the start of a block, which reaches no host if `shut`; return the argument of `add_connections`."""
-
-    def add_connections(self, result: Result, mark: int) -> None:
-        """Add the connections since the start of a block to its result."""
-
-    def shut(self) -> None:
-        """End every connection and refuse new ones, until the next block that is not part of a replay."""
-
-    def close(self) -> None:
-        """End every connection."""
-
-
-class Ports(Protocol):
-    """The forwarded ports."""
-
-    @property
-    def forwards(self) -> Collection[object]:
-        """Those that are open."""
-
-    def close(self) -> None:
-        """End every connection."""
 
 
 class RunnerClient:
@@ -89,8 +54,7 @@ class RunnerClient:
         self._grace_s = grace_s
         self.settings = settings
         self.gateway = gateway
-        self.ports: Ports | None = None
-        """The forwarded ports, if there have been any."""
+        self.ports: Channels | None = None  # the forwarded ports, if there have been any
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
         self.hello: Hello | None = None  # the runner's first message; None before the start

@@ -8,26 +8,31 @@ import contextlib
 import ipaddress
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from codeact_sandbox.egress.connector import Resolver, in_order, is_own_address, look_up, lookup_threads
-from codeact_sandbox.egress.pinned import PinnedTransport
+from codeact_sandbox.egress.connector import (
+    CONNECT_TIMEOUT_S,
+    Resolver,
+    in_order,
+    is_own_address,
+    look_up,
+    lookup_threads,
+)
 from codeact_sandbox.packages.pip_config import PipConfig
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.host_names import Address, is_address, normalise, to_ascii, why_not_public
 
 MAX_REDIRECTS = 10
+TIMEOUT_S = 15.0  # without an answer, as in pip
 MAX_REASON = 200
 # Services of clouds that hand out credentials, in networks that are private otherwise.
 _METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
 _IDENTITY = {"Accept-Encoding": "identity", "User-Agent": "autogen-codeact"}
-
-
 MAX_SHOWN = 300
 PORTS = {"http": 80, "https": 443}
 Origin = tuple[str, str, int | None]
@@ -96,6 +101,36 @@ class NotFoundError(FetchError):
     """The server says that there is no such page."""
 
 
+class PinnedTransport(httpx.AsyncBaseTransport):
+    """Sends the requests to one host to the first of its addresses that can be connected to.
+
+    Make one for each request: another host may have the same address, and its certificate has to be checked, too.
+    """
+
+    def __init__(self, addresses: Sequence[Address], verify: ssl.SSLContext | bool) -> None:
+        self._addresses = addresses
+        self._transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; its headers, and its TLS, name the host."""
+        for address in self._addresses[:-1]:
+            with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._send(request, address)
+        return await self._send(request, self._addresses[-1])
+
+    async def _send(self, request: httpx.Request, address: Address) -> httpx.Response:
+        timeout = {**request.extensions["timeout"], "connect": CONNECT_TIMEOUT_S / len(self._addresses)}
+        extensions = {"sni_hostname": request.url.raw_host.decode("ascii"), "timeout": timeout}
+        url = request.url.copy_with(host=str(address))
+        return await self._transport.handle_async_request(
+            httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
+        )
+
+    async def aclose(self) -> None:
+        """Close its connection."""
+        await self._transport.aclose()
+
+
 class Fetcher:
     """Sends the requests. All of it belongs to one event loop."""
 
@@ -115,11 +150,11 @@ class Fetcher:
 
     @contextlib.asynccontextmanager
     async def open(
-        self, url: str, base: str | None = None, *, accept: str = "*/*", method: str = "GET"
+        self, url: str, base: str | None = None, *, accept: str = "*/*"
     ) -> AsyncIterator[tuple[httpx.Response, str]]:
         """Send a request and follow redirects; gives the response and the URL where they have led."""
         for _ in range(MAX_REDIRECTS + 1):
-            async with self._request(url, base, accept, method) as response:
+            async with self._request(url, base, accept) as response:
                 if not response.has_redirect_location:
                     _check_status(response, url)
                     yield response, url
@@ -128,14 +163,14 @@ class Fetcher:
         raise FetchError(f"{shown(url)} can't be fetched: more than {MAX_REDIRECTS} redirects")
 
     @contextlib.asynccontextmanager
-    async def _request(self, url: str, base: str | None, accept: str, method: str) -> AsyncIterator[httpx.Response]:
+    async def _request(self, url: str, base: str | None, accept: str) -> AsyncIterator[httpx.Response]:
         self._check_scheme(url, base)
         headers = {**_IDENTITY, "Accept": accept}
         if (credentials := await asyncio.to_thread(self._credentials.header, url)) is not None:
             headers["Authorization"] = credentials
         try:
             clean = httpx.URL(without_user(url))
-            async with self._client(url, base) as client, client.stream(method, clean, headers=headers) as response:
+            async with self._client(url, base) as client, client.stream("GET", clean, headers=headers) as response:
                 yield response
         except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError, Refused) as error:
             raise FetchError(f"{shown(url)} can't be fetched: {explain(error)}") from None
@@ -165,14 +200,13 @@ class Fetcher:
             verify = self._context
         is_configured = base is None or origin(url) in self._configured or self._is_trusted(url)
         addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)), base or url)
-        timeout = self._config.timeout_s
         if addresses is None:
             if bool(verify) not in self._clients:
-                client = httpx.AsyncClient(verify=verify, proxy=self._config.proxy, timeout=timeout)
+                client = httpx.AsyncClient(verify=verify, proxy=self._config.proxy, timeout=TIMEOUT_S)
                 self._clients[bool(verify)] = client
             yield self._clients[bool(verify)]
             return
-        async with httpx.AsyncClient(transport=PinnedTransport(addresses, verify), timeout=timeout) as client:
+        async with httpx.AsyncClient(transport=PinnedTransport(addresses, verify), timeout=TIMEOUT_S) as client:
             yield client
 
     async def _linked_addresses(self, url: httpx.URL, base: str) -> list[Address] | None:

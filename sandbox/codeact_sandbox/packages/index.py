@@ -13,25 +13,27 @@ from http import HTTPStatus
 from urllib.parse import unquote
 
 import h11
+import httpx
 
-from codeact_sandbox.egress.channel import Channel
+from codeact_sandbox.egress.channels import Channel
 from codeact_sandbox.egress.connection_log import ConnectionLog
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
-from codeact_sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
-from codeact_sandbox.packages.pages import ProjectFile, canonical_name, write_html
+from codeact_sandbox.packages.fetching import Fetcher, FetchError, NotFoundError, shown
+from codeact_sandbox.packages.pages import HTML_TYPE, ProjectFile, canonical_name, parse_page, write_html
 from codeact_sandbox.packages.pip_config import PipConfig
-from codeact_sandbox.packages.sources import Download, download, list_files
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import quoted
 
 TOTAL_LIMIT = 4 * 1024**3  # bytes of files that one sandbox may fetch
-METADATA_LIMIT = 16 * 1024 * 1024
 FILE_TIMEOUT_S = 1800.0
 CACHE_S = 120.0
 CACHED_PROJECTS = 64
 CACHED_FILES = 30_000  # files that the cached pages list together; each takes about 1 KB of memory
 PAGES_AT_ONCE = 8
-METADATA = ".metadata"
+ACCEPT = f"{HTML_TYPE}, text/html;q=0.2"
+PAGE_LIMIT = 64 * 1024 * 1024
+PAGE_TIMEOUT_S = 60.0
+PIECE = 256 * 1024
 _PROJECT = re.compile(r"/simple/([^/]*)/?")
 _FILE = re.compile(r"/files/([^/]*)/([^/]*)")
 
@@ -61,7 +63,7 @@ class PackageIndex:
 
     async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
         """Answer one request."""
-        answer = Answer(channel, parser, head_only=request.method == b"HEAD")
+        answer = Answer(channel, parser)
         try:
             await self._answer(answer, request, log)
         except Refused as refusal:
@@ -73,8 +75,8 @@ class PackageIndex:
             await answer.send(502, f"{error}\n".encode("utf-8", "replace"))
 
     async def _answer(self, answer: Answer, request: h11.Request, log: ConnectionLog) -> None:
-        if request.method not in (b"GET", b"HEAD"):
-            raise Refused("the package index is read-only: it takes GET and HEAD", 405)
+        if request.method != b"GET":
+            raise Refused("the package index is read-only: it takes GET", 405)
         target = request.target.decode("latin-1").partition("?")[0]
         if match := _PROJECT.fullmatch(target):
             project = _project(match[1])
@@ -117,31 +119,28 @@ class PackageIndex:
         return files
 
     async def _send_file(self, answer: Answer, project: str, filename: str, log: ConnectionLog) -> None:
-        is_metadata = filename.endswith(METADATA)
-        file = (await self._files(project, log)).get(filename.removesuffix(METADATA))
-        if file is None or (is_metadata and file.metadata is None):
+        file = (await self._files(project, log)).get(filename)
+        if file is None:
             raise NotFoundError(filename)
-        url = file.url + METADATA if is_metadata else file.url
-        limit = METADATA_LIMIT if is_metadata else self._file_limit
-        method = "HEAD" if answer.head_only else "GET"
         try:
-            async with asyncio.timeout(FILE_TIMEOUT_S), download(url, file.base, self._fetcher, method) as opened:
-                await self._pass_on(answer, opened, filename, limit)
+            async with asyncio.timeout(FILE_TIMEOUT_S), self._fetcher.open(file.url, file.base) as (response, _):
+                await self._pass_on(answer, response, filename)
         except TimeoutError:
             raise FetchError(f"{filename} was not complete after {FILE_TIMEOUT_S:g} s") from None
 
-    async def _pass_on(self, answer: Answer, opened: Download, filename: str, limit: int) -> None:
-        if (opened.size or 0) > min(limit, self._left):
-            raise FetchError(self._too_large(filename, opened.size))
-        await answer.begin(200, "application/octet-stream", opened.size)
+    async def _pass_on(self, answer: Answer, response: httpx.Response, filename: str) -> None:
+        length = response.headers.get("Content-Length", "")
+        size = int(length) if length.isdigit() else None
+        if (size or 0) > min(self._file_limit, self._left):
+            raise FetchError(self._too_large(filename, size))
+        await answer.begin(200, "application/octet-stream", size)
         sent = 0
-        if not answer.head_only:
-            async for piece in opened.pieces:
-                sent += len(piece)
-                self._left -= len(piece)
-                if sent > limit or self._left < 0:
-                    raise FetchError(self._too_large(filename, None))
-                await answer.write(piece)
+        async for piece in response.aiter_raw(PIECE):
+            sent += len(piece)
+            self._left -= len(piece)
+            if sent > self._file_limit or self._left < 0:
+                raise FetchError(self._too_large(filename, None))
+            await answer.write(piece)
         await answer.end()
 
     def _too_large(self, filename: str, size: int | None) -> str:
@@ -161,11 +160,37 @@ def _project(name: str) -> str:
     return project
 
 
+async def list_files(index: str, project: str, fetcher: Fetcher) -> list[ProjectFile]:
+    """Return the files that an index in the simple layout has of a project, by its normalised name."""
+    url = f"{index.rstrip('/')}/{project}/"
+    try:
+        async with asyncio.timeout(PAGE_TIMEOUT_S), fetcher.open(url, accept=ACCEPT) as (response, final):
+            content = await _read_response(response, url)
+            content_type = response.headers.get("Content-Type", "text/html")
+    except TimeoutError:
+        raise FetchError(f"{shown(url)} can't be fetched: not complete after {PAGE_TIMEOUT_S:g} s") from None
+    if content_type.partition(";")[0].strip().lower() not in ("text/html", HTML_TYPE):
+        raise FetchError(f"{shown(url)} is not a page of a package index")
+    try:
+        return await asyncio.to_thread(parse_page, content, final)
+    except ValueError as error:
+        raise FetchError(f"{shown(url)} can't be read: {error}") from None
+
+
+async def _read_response(response: httpx.Response, url: str) -> bytes:
+    content = bytearray()
+    # Not decompressed: a small page could become a very large one.
+    async for piece in response.aiter_raw():
+        content += piece
+        if len(content) > PAGE_LIMIT:
+            raise FetchError(f"{shown(url)} has more than {PAGE_LIMIT:,} bytes, too many for a page")
+    return bytes(content)
+
+
 class Answer:
     """Writes one response."""
 
-    def __init__(self, channel: Channel, parser: h11.Connection, *, head_only: bool) -> None:
-        self.head_only = head_only
+    def __init__(self, channel: Channel, parser: h11.Connection) -> None:
         self._channel = channel
         self._parser = parser
         self._begun = False
@@ -175,8 +200,7 @@ class Answer:
         if self._begun:
             return
         await self.begin(status, content_type, len(content))
-        if not self.head_only:
-            await self.write(content)
+        await self.write(content)
         await self.end()
 
     async def begin(self, status: int, content_type: str, size: int | None) -> None:

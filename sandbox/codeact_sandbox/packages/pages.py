@@ -19,8 +19,7 @@ MAX_FILES = 20_000  # files that a page may list
 MAX_TEXT = 1000  # characters that are kept of a reason or a version specifier
 MAX_URL = 4096  # characters of a link; longer ones are left out
 MAX_HASHES = 8
-PIECE = 32 * 1024
-"""Characters of HTML that are parsed at a time: no other thread runs while a tag is searched for its attributes."""
+PIECE = 32 * 1024  # characters of HTML that are parsed at a time: no other thread runs while a tag is searched
 PARSE_TIMEOUT_S = 60.0
 _HASH = re.compile(r"([a-z0-9]{2,10})=([0-9a-fA-F]{16,128})")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
@@ -36,7 +35,6 @@ class ProjectFile:
     hashes: Mapping[str, str] = field(default_factory=dict)  # digests in hexadecimal, by algorithm
     requires_python: str | None = None  # version specifier, or None
     yanked: bool | str = False  # whether it is yanked, or the reason
-    metadata: Mapping[str, str] | None = None  # digests of its metadata file, possibly none; None without such a file
 
 
 def canonical_name(name: str) -> str | None:
@@ -82,10 +80,6 @@ def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | 
     return ProjectFile(filename, split._replace(fragment="").geturl(), page, **fields)
 
 
-def _hashes_in(text: str) -> dict[str, str]:
-    return dict(_HASH.findall(text[:MAX_TEXT])[:MAX_HASHES])
-
-
 class _Links(HTMLParser):
     """Collects the links of a page."""
 
@@ -104,15 +98,13 @@ class _Links(HTMLParser):
         if tag != "a" or not link:
             return
         requires = attributes.get("data-requires-python")
-        metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
         file = _make_file(
             link,
             self._url,
             self._base,
-            hashes=_hashes_in(link.partition("#")[2]),
+            hashes=dict(_HASH.findall(link.partition("#")[2][:MAX_TEXT])[:MAX_HASHES]),
             requires_python=requires if requires and len(requires) <= MAX_TEXT else None,
             yanked=(attributes["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in attributes else False,
-            metadata=_hashes_in(metadata or "") if metadata != "false" else None,
         )
         if file is not None:
             self.files.append(file)
@@ -135,8 +127,5 @@ def _anchor(file: ProjectFile, project: str) -> str:
         attributes["data-requires-python"] = file.requires_python
     if file.yanked:
         attributes["data-yanked"] = file.yanked if isinstance(file.yanked, str) else ""
-    if file.metadata is not None:
-        digest = next((f"{name}={value}" for name, value in file.metadata.items()), "true")
-        attributes["data-core-metadata"] = attributes["data-dist-info-metadata"] = digest
     written = "".join(f' {name}="{html.escape(value)}"' for name, value in attributes.items())
     return f"<a{written}>{html.escape(file.filename)}</a><br>"

@@ -12,9 +12,7 @@ from pathlib import Path
 
 logger = logging.getLogger("codeact_sandbox")
 
-DEFAULT_TIMEOUT_S = 15.0  # pip's own default, in seconds without an answer
 SYSTEM_FILE = Path("/etc/pip.conf")
-_SHORT_NAMES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,6 @@ class PipConfig:
     cert: str | None = None  # path of a file or folder with certificates of authorities, or None for the usual ones
     client_cert: str | None = None  # path of a client certificate and its key, or None
     proxy: str | None = None  # URL of a proxy, or None for those of the environment
-    timeout_s: float = DEFAULT_TIMEOUT_S  # seconds without an answer after which a server counts as unreachable
 
     @classmethod
     def of_host(cls, environment: Mapping[str, str] | None = None) -> PipConfig:
@@ -34,16 +31,15 @@ class PipConfig:
         environment = os.environ if environment is None else environment
         options = read_options(environment)
         index = options.get("index-url") or _default_index()
-        indexes = (*([index] if index else ()), *_words(options.get("extra-index-url")))
+        indexes = (*([index] if index else ()), *options.get("extra-index-url", "").split())
         return cls(
             indexes=tuple(each for each in dict.fromkeys(indexes) if "://" in each),
-            trusted_hosts=tuple(_words(options.get("trusted-host"))),
+            trusted_hosts=tuple(options.get("trusted-host", "").split()),
             cert=_path(
                 options.get("cert") or environment.get("REQUESTS_CA_BUNDLE") or environment.get("CURL_CA_BUNDLE")
             ),
             client_cert=_path(options.get("client-cert")),
             proxy=options.get("proxy") or None,
-            timeout_s=_seconds(options.get("timeout")),
         )
 
 
@@ -67,8 +63,7 @@ def read_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _long_name(name: str) -> str:
-    name = name.lower().replace("_", "-").removeprefix("--")
-    return _SHORT_NAMES.get(name, name)
+    return name.lower().replace("_", "-").removeprefix("--")
 
 
 def _files(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -85,20 +80,8 @@ def _files(environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path(only)
 
 
-def _words(text: str | None) -> list[str]:
-    return (text or "").split()
-
-
 def _path(text: str | None) -> str | None:
     return str(Path(text).expanduser()) if text else None
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        seconds = float(text) if text else DEFAULT_TIMEOUT_S
-    except ValueError:
-        return DEFAULT_TIMEOUT_S
-    return seconds if 0 < seconds < 3600 else DEFAULT_TIMEOUT_S
 
 
 def _default_index() -> str | None:

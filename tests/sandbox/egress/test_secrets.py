@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from codeact_sandbox import AsyncSandbox, Secret
-from codeact_sandbox.egress.masking import Mask, MaskedStream
+from codeact_sandbox.egress.secrets import Mask, MaskedStream
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from codeact_sandbox.types.secrets import look_up, parse_secrets
 from tests.cases import case

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from codeact_sandbox.packages.fetching import Fetcher, FetchError
+from codeact_sandbox.packages.index import list_files
 from codeact_sandbox.packages.pip_config import PipConfig
-from codeact_sandbox.packages.sources import download, list_files
 from tests.cases import case
 from tests.sandbox.egress.servers import Hosts
 from tests.sandbox.packages.conftest import configure
@@ -40,9 +40,9 @@ def names(url: str, hosts: Hosts, **options: Any) -> list[str]:
             found = await list_files(url, "one", fetcher)
             names = [file.filename for file in found]
             for file in found:
-                async with download(file.url, file.base, fetcher) as opened:
-                    content = b"".join([piece async for piece in opened.pieces])
-                    names.append(f"{opened.size}: {content.decode()}")
+                async with fetcher.open(file.url, file.base) as (response, _):
+                    content = b"".join([piece async for piece in response.aiter_raw()])
+                    names.append(f"{response.headers['Content-Length']}: {content.decode()}")
             return names
         finally:
             await fetcher.close()

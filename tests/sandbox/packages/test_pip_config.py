@@ -34,7 +34,7 @@ def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
     write(
         host["XDG_CONFIG_HOME"],
         "[global]\nindex-url = https://a.example/simple\nextra-index-url =\n  https://b.example\n  https://c.example\n"
-        "trusted-host=f:1 g\nproxy = http://h\ncert = ~/ca.pem\nclient-cert = /me.pem\ntimeout=9\n",
+        "trusted-host=f:1 g\nproxy = http://h\ncert = ~/ca.pem\nclient-cert = /me.pem\n",
     )
     expected = PipConfig(
         indexes=("https://a.example/simple", "https://b.example", "https://c.example"),
@@ -42,7 +42,6 @@ def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
         cert=str(Path.home() / "ca.pem"),
         client_cert="/me.pem",
         proxy="http://h",
-        timeout_s=9,
     )
     assert PipConfig.of_host(host) == expected
 
@@ -50,7 +49,7 @@ def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
 def test_variables_win_over_files(host: dict[str, str]) -> None:
     write(host["XDG_CONFIG_HOME"], "[install]\nindex-url = https://a.example\n")
     found = PipConfig.of_host({**host, "PIP_INDEX_URL": "https://b.example", "PIP_DEFAULT_TIMEOUT": "30"})
-    assert found == PipConfig(indexes=("https://b.example",), timeout_s=30)
+    assert found == PipConfig(indexes=("https://b.example",))
 
 
 def test_without_configuration_it_is_the_index_of_pip(host: dict[str, str]) -> None:
@@ -72,9 +71,9 @@ SHA = "b" * 64
 FILES = [
     ProjectFile(
         "one-1.0-py3-none-any.whl", "https://files.example/a/one-1.0-py3-none-any.whl", BASE,
-        {"sha256": SHA}, ">=3.8,<4", "it \"breaks\" <things>", {"sha256": "c" * 64},
+        {"sha256": SHA}, ">=3.8,<4", "it \"breaks\" <things>",
     ),
-    ProjectFile("one-2.0.tar.gz", "https://index.example/files/one-2.0.tar.gz", BASE, {}, None, True, {}),
+    ProjectFile("one-2.0.tar.gz", "https://index.example/files/one-2.0.tar.gz", BASE, {}, None, True),
     ProjectFile("one-3.0.zip", "https://index.example/simple/one/one-3.0.zip", BASE),
 ]  # fmt: skip
 HTML = f"""<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.1"></head><body>
@@ -95,6 +94,6 @@ def test_what_is_written_says_the_same_with_our_links() -> None:
     links = [f"http://127.0.0.1:1/files/one/{file.filename}" for file in FILES]
     base = "http://127.0.0.1:1/simple/one/"
     assert again == [
-        ProjectFile(file.filename, url, base, file.hashes, file.requires_python, file.yanked, file.metadata)
+        ProjectFile(file.filename, url, base, file.hashes, file.requires_python, file.yanked)
         for file, url in zip(FILES, links, strict=True)
     ]
