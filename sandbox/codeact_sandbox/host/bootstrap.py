@@ -41,7 +41,6 @@ MODULES = [
     "supervisor.cpu_time",
     "supervisor.output_capture",
     "supervisor.tool_relay",
-    "supervisor.ipc",
     "supervisor.block",
     "supervisor.checkpoints",
     "supervisor.event_loop",

@@ -21,8 +21,6 @@ PIP_SETTINGS = {
     "PIP_RETRIES": "0",
     "PIP_ROOT_USER_ACTION": "ignore",
 }
-QUIET_OPTIONS = ("-q", "-qq", "-U", "-qU", "-Uq", "--quiet", "--upgrade", "--user")
-_refusal = None
 
 
 def versions(names, path):
@@ -50,24 +48,9 @@ def commands(names):
 
 def refuse(reason):
     """Let pip end at once with a reason, unless it is told of an index; there is no network."""
-    global _refusal  # noqa: PLW0603
     os.environ.setdefault("PIP_RETRIES", "0")
     # The path of a folder that does not exist: pip shows it as it is, also with --quiet, and opens no connection.
-    index = "file:///" + reason
-    if os.environ.setdefault("PIP_INDEX_URL", index) == index:
-        _refusal = reason
-
-
-def refusal_of(command):
-    """Return why a command line can't install packages; None if it is another one, or pip itself has to say."""
-    words = command.split()
-    if words[1:3] == ["-m", "pip"]:
-        words = words[2:]
-    if words[:1] in (["pip"], ["pip3"]) and words[1:2] == ["install"]:
-        named = [word for word in words[2:] if word not in QUIET_OPTIONS]
-        if not any(word.startswith("-") or "/" in word or os.path.exists(word) for word in named):
-            return _refusal
-    return None
+    os.environ.setdefault("PIP_INDEX_URL", "file:///" + reason)
 
 
 def prepare_folder(config):

@@ -12,7 +12,6 @@ FLUSH_SIGNAL = signal.SIGRTMAX - 3
 ROUNDS_BEFORE_FREEZE = 6
 MAX_FDS = 1 << 17
 MAX_PID = 1 << 22
-PROCESSORS = os.sched_getaffinity(0)
 THREADS, RESIDENT = 17, 21  # fields of /proc/PID/stat, counted from after the name
 QUICK_PAGES = 16384
 FREE_ENOUGH = 0.875
@@ -196,15 +195,6 @@ def is_quick_to_end(pid):
     """Return whether a process has a single thread and little memory, so that the kernel can remove it fast."""
     fields = stat_fields(pid)
     return bool(fields) and int(fields[THREADS]) <= 1 and int(fields[RESIDENT]) <= QUICK_PAGES
-
-
-def allow_all_processors(pids):
-    """Let processes of the runner use every processor again: code of the same user can bind them to one."""
-    for pid in pids:
-        try:
-            os.sched_setaffinity(pid, PROCESSORS)
-        except OSError:
-            pass  # it has ended, or the set of processors has changed
 
 
 def signal_name(number):

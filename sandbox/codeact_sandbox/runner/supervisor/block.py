@@ -7,7 +7,7 @@ import signal
 import time
 
 from ..shared import system, wire
-from . import block_report, cpu_time, files, ipc, output_capture, tool_relay
+from . import block_report, cpu_time, files, output_capture, tool_relay
 
 KILL_CHECK_S = 2.0
 MAX_RETRIES = 3
@@ -21,7 +21,6 @@ RESUME_INTERVAL_S = 1.0
 MIN_CPU_CHECK_S = 0.1
 NOT_SAVED = "There was no room in the workspace to save the code as %s; it was run from memory."
 NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
-IPC_REMOVED = "To make room, System V queues and semaphores were removed, and shared memory that no process used."
 CHILD_OUT_OF_MEMORY = "A process that the code started was killed: the sandbox's memory limit was reached."
 
 
@@ -217,12 +216,8 @@ class Block:
         raise NotImplementedError
 
     def free_memory(self):
-        """After an out-of-memory kill, free what the end of the block's processes does not: this process could be next."""
-        if not self._out_of_memory():
-            return
-        if ipc.remove_unused():
-            self.notes.append(IPC_REMOVED)
-        if self.alone:
+        """After an out-of-memory kill, wait until memory is free again: this process could be next."""
+        if self._out_of_memory() and self.alone:
             system.wait_for_memory(self.supervisor.config.get("memory_bytes"))
 
     def _out_of_memory(self):

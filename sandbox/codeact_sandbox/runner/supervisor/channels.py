@@ -4,7 +4,6 @@ Code opens those of the proxy, the host those of ports. Their bytes are forwarde
 """
 
 import collections
-import contextlib
 import selectors
 import socket
 import time
@@ -52,9 +51,6 @@ class Channels:
         del self._channels[channel.ident]
         self.send(channel.ident, "close")
 
-    def on_unread(self):
-        """Called when a channel is not read, so that the end of its other side would not be noticed."""
-
 
 class Channel:
     """One connection."""
@@ -64,9 +60,6 @@ class Channel:
     def __init__(self, owner, ident, sock):
         self.owner = owner
         self.ident = ident
-        self.port = 0
-        with contextlib.suppress(OSError):  # the other side has closed it already
-            self.port = sock.getpeername()[1]
         self._loop = owner.supervisor.loop
         self._sock = sock
         self._credit = owner.window
@@ -79,11 +72,6 @@ class Channel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._update_events()
 
-    @property
-    def is_unread(self):
-        """Whether the end of its other side would not be noticed."""
-        return not (self._stalled or self._events & selectors.EVENT_READ)
-
     def _update_events(self):
         if self.ended:
             return
@@ -92,8 +80,6 @@ class Channel:
         events = (selectors.EVENT_READ if reading else 0) | (selectors.EVENT_WRITE if writing else 0)
         self._loop.set_events(self._sock, self._events, events, self._on_ready)
         self._events = events
-        if self.is_unread:
-            self.owner.on_unread()
 
     def _on_ready(self, events):
         try:

@@ -1,18 +1,10 @@
 """A block in a process of its own: every block of process mode, and shell blocks of a session."""
 
 import os
-import re
 
 from ..shared import system
 from . import block
 
-# In bytes: how much code of earlier blocks is kept to explain a NameError.
-EARLIER_CODE = 256 * 1024
-NOT_DEFINED = re.compile(r"name '(\w{1,200})' is not defined")
-NAME_OF_EARLIER_BLOCK = (
-    "%s is in the code of an earlier block, but in process mode each block is a new process, without the variables of earlier "
-    'ones: define it in this block, too, or use mode="session".'
-)
 # More than the kernel accepts as a program's environment.
 STATE_LIMIT = 4 * 1024 * 1024
 ENVIRONMENT_TOO_LARGE = (
@@ -28,22 +20,6 @@ RESTORED = (
     "The block ended the session's interpreter: its variables are restored; files, threads and subprocesses are not."
 )
 LOST = "The block ended the session's interpreter, so its variables are lost; a new, empty session has been started."
-
-
-class EarlierCode:
-    """The code of earlier Python blocks of process mode."""
-
-    def __init__(self):
-        self._code = b""
-
-    def note(self, code, error):
-        """Keep a block's code, unless it has ended with a NameError; if an earlier one has that name, return a note."""
-        match = NOT_DEFINED.match(error["message"]) if error is not None and error["type"] == "NameError" else None
-        if match is None:
-            self._code = (self._code + b"\n" + code)[-EARLIER_CODE:]
-            return None
-        used = re.search(rb"(?<![\w.])%s(?!\w)" % match[1].encode("utf-8", "replace"), self._code)
-        return NAME_OF_EARLIER_BLOCK % match[1] if used else None
 
 
 class ProcessBlock(block.Block):
@@ -106,12 +82,6 @@ class ProcessBlock(block.Block):
         self.restored_before = self.request["number"] if awake else None
         self.notes.append(RESTORED if awake else LOST)
         self.finish()
-
-    def _add_notes(self, outcome):
-        super()._add_notes(outcome)
-        if self.supervisor.session is None and not self.request["command"] and self.report is not None:
-            note = self.supervisor.earlier_code.note(self.code, self.report["error"])
-            self.notes += [note] if note else []
 
     def _kill_leftovers(self):
         workers, pid = self.supervisor.workers, self.worker.pid

@@ -6,8 +6,6 @@ import os
 import stat
 import time
 
-from ..shared import system
-
 # If a block comes so soon after the last one, the next block is prepared at once, else after a pause: neither the block nor
 # the host, which processes its result, is to share the processor with a fork.
 BACK_TO_BACK_S = 0.003
@@ -124,8 +122,6 @@ class Scheduler:
         if worker is None or worker.status is not None:
             worker = workers.start()
         worker.resume()
-        if worker.pid is not None:
-            system.allow_all_processors((worker.pid,))
         if self._forks_ahead:
             self.supervisor.loop.call_later(0 if self._back_to_back else FORK_DELAY_S, self.fork_next_worker)
         self._forks_ahead = True

@@ -50,7 +50,6 @@ class Supervisor:
         self.ports = ports.Ports(self)
         # Channels that wait until nothing else waits for the stream to the host.
         self.stalled = []
-        self.earlier_code = process_block.EarlierCode()
         # Relays that wait until the stream to the host has room.
         self.paused_relays = set()
         self._block_count = 0

@@ -139,7 +139,6 @@ class WorkerProcesses:
         self._count += 1
         worker = WorkerProcess(self._count)
         ours, theirs = socket.socketpair()
-        system.allow_all_processors((1, self._zygote_pid))
         self._connect(worker, ours)
         self._requested[worker.ident] = worker
         self._zygote.send(wire.pack(wire.FORK_WORKER, worker.ident), [theirs.detach()])

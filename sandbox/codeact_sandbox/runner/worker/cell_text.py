@@ -19,7 +19,6 @@ _FIRST_WORD = re.compile(rb"[ \t]*([a-z_0-9]+)(?![\w(.\[])[ \t]*(?!=[^=]|[-+*/%&
 _BLOCK_MAGIC = re.compile(r"%%([\w.]+)[ \t]*(.*)")
 _LINE_MAGIC = re.compile(r"%([\w.]+)[ \t]*(.*)", re.DOTALL)
 _ASSIGNED = re.compile(r"([\w.,\[\]'\" \t*()]+?=)[ \t]*([%!])(.*)", re.DOTALL)
-_HELP = re.compile(r"(\?{1,2})?[ \t]*([%\w.*]+)(\?{0,2})[ \t]*;?[ \t]*")
 _PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)|^In \[\d+\]: ?|^ *\.\.\.+: ?", re.MULTILINE)
 _QUOTES = re.compile(r"\"{3}|'{3}")
 _COMMAND = re.compile(r"[ \t]*[!%?]")
@@ -74,11 +73,7 @@ def _translated(line):
         is_magic = assigned.group(2) == "%"
         call = assigned.group(1) + " " + (_magic("%" + rest) if is_magic else "get_ipython().getoutput(%r)" % rest)
     else:
-        help_request = _HELP.fullmatch(text) if "?" in text else None
-        if help_request is None or not (help_request.group(1) or help_request.group(3)):
-            return line
-        magic = "pinfo2" if "??" in (help_request.group(1), help_request.group(3)) else "pinfo"
-        call = "get_ipython().run_line_magic(%r, %r)" % (magic, help_request.group(2))
+        return line
     # The following lines keep their numbers.
     return indent + call + "\n" * max(1, line.count("\n"))
 

@@ -16,9 +16,6 @@ from . import stdio
 TEXT = "text/plain"
 TEXT_BYTES = 64 * 1024
 ENOUGH = "more than %d displays, or %d bytes of them, in one block are not kept"
-NO_IMAGE = (
-    "<Interactive figure without an image: to look at it, draw it with matplotlib; to keep it, save it as HTML (%s)>"
-)
 BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 # Images and plots: the host makes a file of the first one that a bundle has.
 IMAGES = {
@@ -91,7 +88,7 @@ def publish(data, metadata=None, display_id=None, update=False):
     """Send a bundle to the host; `update` replaces an earlier display of the block with this `display_id`."""
     if State.capture is not None and State.capture(data, metadata):
         return
-    parts, left_out = _encoded(_with_remark(data))
+    parts, left_out = _encoded(data)
     block = State.block
     if not parts or list(parts) == [TEXT] or block is None:
         _print(_line(parts, None, left_out), update)
@@ -171,19 +168,6 @@ def _free_number(folder, kind):
 
 
 # Bundles
-
-
-def _with_remark(data):
-    """Return a bundle whose text says so if it is an interactive figure without an image: models see nothing of it."""
-    kinds = [kind for kind in data if isinstance(kind, str)]
-    html = data.get("text/html")
-    is_plotly = any(kind.startswith("application/vnd.plotly.") for kind in kinds)
-    is_altair = any(kind.startswith("application/vnd.vega") for kind in kinds) or (
-        type(html) is str and "vegaEmbed" in html
-    )
-    if not (is_plotly or is_altair) or any(kind.startswith("image/") or kind == "application/pdf" for kind in kinds):
-        return data
-    return dict(data, **{TEXT: NO_IMAGE % ("`write_html`" if is_plotly else "`save`")})
 
 
 def _encoded(data):

@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import re
 import shlex
 import sys
 import time
@@ -10,7 +9,6 @@ import time
 from . import commands, figures, imports
 
 SCRIPTS = ("bash", "sh", "script", "perl", "ruby", "python", "python3")
-TIMEIT_RUNS = 7
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -116,25 +114,6 @@ class Magics:
             print("CPU times: user %s, sys: %s, total: %s" % total)
             print("Wall time: %s" % _seconds(time.perf_counter() - began))
 
-    def cell_timeit(self, line, cell):
-        """Time a cell that is run many times; the line is run before."""
-        options, setup = _timeit_options(line)
-        self.line_timeit(cell, setup or "pass", options)
-
-    def line_timeit(self, code, setup="pass", options=None):
-        timeit = imports.own_import("timeit")
-
-        if options is None:
-            options, code = _timeit_options(code)
-        timer = timeit.Timer(code, setup, globals=self._cells.namespace)
-        loops = options.get("n") or timer.autorange()[0]
-        runs = [seconds / loops for seconds in timer.repeat(options.get("r") or TIMEIT_RUNS, loops)]
-        mean = sum(runs) / len(runs)
-        deviation = (sum((seconds - mean) ** 2 for seconds in runs) / len(runs)) ** 0.5
-        text = "%s ± %s per loop (mean ± std. dev. of %d run%s, %s loop%s each)"
-        plural = "s" if len(runs) != 1 else "", "s" if loops != 1 else ""
-        print(text % (_seconds(mean), _seconds(deviation), len(runs), plural[0], format(loops, ","), plural[1]))
-
     def cell_writefile(self, line, cell):
         """Write a cell to a file; `-a` appends."""
         words = shlex.split(line)
@@ -145,12 +124,6 @@ class Magics:
         print("%s %s" % ("Appending to" if append else "Overwriting" if os.path.exists(path) else "Writing", path))
         with open(path, "a" if append else "w", encoding="utf-8") as file:
             file.write(cell)
-
-
-def _timeit_options(line):
-    """Return the options `n` and `r`, and the rest of the line."""
-    given, rest = re.match(r"((?:\s*-[a-z]\s*\d*(?=\s|$|-))*)\s*(.*)", line, re.DOTALL).groups()
-    return {name: int(number) for name, number in re.findall(r"-([a-z])\s*(\d+)", given)}, rest
 
 
 def _seconds(value):

@@ -2,7 +2,7 @@
 
 import sys
 
-from . import cell_text, commands, imports, magics, values
+from . import cell_text, commands, magics, values
 
 UNKNOWN = "there is no magic %s here, because IPython is not installed; there are %s"
 
@@ -69,12 +69,10 @@ class ZMQLikeSmallShell:
         return self._cells.namespace
 
     def run_line_magic(self, name, line):
-        if name in ("pinfo", "pinfo2"):
-            return self._describe(line, source=name == "pinfo2")
         function = getattr(self.magics, "line_" + name, None)
         if function is None:
             raise self._unknown("%" + name)
-        if name not in ("time", "timeit"):
+        if name != "time":
             line = commands.expand(line, self._visible())
         return function(line)
 
@@ -100,17 +98,3 @@ class ZMQLikeSmallShell:
 
     def _unknown(self, name):
         return magics.UsageError(UNKNOWN % (name, " ".join(self.magics.names())))
-
-    def _describe(self, name, source):
-        """Print what is known about an object: its signature, documentation or source."""
-        inspect, pydoc = imports.own_import("inspect"), imports.own_import("pydoc")
-
-        try:
-            thing = eval(name.lstrip("%"), self.user_ns)
-        except Exception:
-            print("Object `%s` not found." % name)
-            return
-        try:
-            print(inspect.getsource(thing) if source else pydoc.plain(pydoc.render_doc(thing)))
-        except (OSError, TypeError):
-            print(pydoc.plain(pydoc.render_doc(thing)))
