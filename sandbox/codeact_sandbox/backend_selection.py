@@ -35,7 +35,6 @@ def make_client(
     progress: Progress | None = None,
     resolve_name: Resolver = resolve_by_system,
 ) -> RunnerClient:
-    """Make the client of a sandbox that has not been started."""
     gateway = _make_gateway(options, resolve_name)
     placeholders = gateway.secrets.placeholders if gateway is not None and gateway.secrets is not None else {}
     settings = RunnerSettings(

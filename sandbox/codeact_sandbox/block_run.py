@@ -25,7 +25,6 @@ from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 
 
 def notify_refused(attached: Sequence[Attachment], ident: BlockId, block: CodeAndLanguage, result: Result) -> None:
-    """Notify observers of a block that was not sent."""
     started = BlockStarted(ident.sandbox, ident.block, block.language, block.code)
     notify(attached, "block_started", started)
     notify(attached, "block_finished", BlockFinished(started, result))
@@ -66,7 +65,6 @@ class BlockRun:
     async def run(
         self, block: CodeAndLanguage, request: BlockRequest, timeout: float, listener: OutputCallback | None
     ) -> Result:
-        """Run the block."""
         gateway = self.client.gateway
         mark = gateway.begin_block(shut=self.replay is not None) if gateway is not None else 0
         listed = await self._send_files()
@@ -110,7 +108,6 @@ class BlockRun:
         return Path(self.options.bind_dir) if self.options.bind_dir is not None else self.workspace
 
     async def _receive_files(self, result: Result, reply: Reply, code_file: sync.Kept) -> None:
-        """Store what the block has made and shown."""
         workspace = self.workspace
         if workspace is not None and (reply.message.get("files") or self.client.blocks.undelivered):
             result.artifacts = await sync.pull(workspace, self.client, reply)
@@ -121,7 +118,6 @@ class BlockRun:
             result.notes = (*workspace.take_notes(), *result.notes)
 
     async def _add_displays(self, result: Result, displays: Displays) -> None:
-        """Store what the block has shown, and add it to its result."""
         folder = self._folder if self.replay is None else None
         shown = await in_thread(display_files.store, result.displays, folder)
         result.artifacts = display_files.merged(result.artifacts, shown.artifacts)

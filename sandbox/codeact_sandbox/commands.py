@@ -156,7 +156,6 @@ class Job:
 
     @property
     def command(self) -> Words:
-        """The command."""
         return self._process.command.words
 
     @property
@@ -220,7 +219,6 @@ class Job:
 
 
 def _checked(command: Words, cwd: str | None, env: Mapping[str, str] | None, user: str | None) -> dict[str, Any]:
-    """Check the arguments of a command."""
     if user is not None:
         raise Unsupported("a sandbox has no capabilities to change the user: leave user=None")
     words = [command] if isinstance(command, str) else list(command)
@@ -258,7 +256,6 @@ async def _prepared(sandbox: HasCommands) -> RunnerClient:
 
 
 async def _follow(process: Process, on_output: OnOutput | None, until: float) -> None:
-    """Pass on the output of a command until its end."""
     while on_output is not None and (item := await process.read(until)) is not None:
         process.kept[item[0]].add(item[1])
         done = on_output(*item)
@@ -293,7 +290,6 @@ async def _feed(process: Process, stdin: Input) -> None:
 
 
 async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
-    """Yield input piece by piece."""
     if isinstance(stdin, str):
         yield stdin.encode()
     elif isinstance(stdin, bytes | bytearray | memoryview):

@@ -33,8 +33,6 @@ COMMANDS = ("bash", "git", "curl", "wget", "node", "gcc", "make", "Rscript", "pd
 
 @dataclass(frozen=True)
 class SandboxFiles:
-    """Some files of a folder."""
-
     # names, relative to the folder, and sizes in bytes; the first in alphabetical order
     shown: tuple[tuple[str, int], ...] = ()
     count: int = 0  # number of all files; at most 1,000 are counted

@@ -119,7 +119,6 @@ class SandboxPool:
                 self._sandboxes = _Sandboxes(self)
 
     def make_client(self) -> RunnerClient:
-        """Make the client of a sandbox that has not been started."""
         remove_leftovers_in_background()
         return select.make_client(self.options, self._tools.broker.settings(), self._progress)
 
@@ -266,7 +265,6 @@ class _Sandboxes:
             self._update()
 
     def discard(self, client: RunnerClient) -> None:
-        """Stop a sandbox that does not work."""
         with self._changed:
             self._begin_end(client)
 

@@ -52,7 +52,6 @@ class Forward:
 
     @property
     def is_open(self) -> bool:
-        """Whether it accepts connections."""
         return self in self._ports.forwards
 
     async def close(self) -> None:
@@ -116,13 +115,11 @@ class Ports(Channels):
         self._asked: dict[asyncio.Task[None], None] = {}
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the thread, for a caller in any event loop."""
         assert self._loop is not None
         ended, late = "the sandbox has ended, and its ports with it", "a port was not opened or closed in time"
         return await on_loop(self._loop, work, ANSWER_TIMEOUT_S, ended=ended, late=late)
 
     async def listen(self, port: int) -> Forward:
-        """Start to forward a port."""
         made = Forward(self, port)
         self.forwards.add(made)
         try:

@@ -69,7 +69,6 @@ async def _run_first_blocks(client: RunnerClient, options: SandboxOptions, works
 
 
 async def send_stubs(client: RunnerClient, tools: Toolset) -> None:
-    """Send the files with the signatures of many tools."""
     files = await asyncio.wrap_future(tools.stubs()) if tools.stubs is not None else {}
     for name, content in files.items():
         pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))

@@ -157,7 +157,6 @@ class ReplayWorkspace:
         return await asyncio.to_thread(lambda: list(self._reader.read(file)))
 
     async def take(self, reply: Reply, code_file: str | None) -> None:
-        """Record the files that a block has made or changed."""
         # Files with holes may be larger than all that the sandbox can hold.
         offset, left = 0, MAX_HASHED_AT_ONCE
         if code_file is not None:
@@ -179,7 +178,6 @@ class ReplayWorkspace:
     # Blocks
 
     async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
-        """Run a block in this sandbox only."""
         await self._client.requests.ask({"op": "forget"})
         return await self._run_block(block, RunContext(journalled=True, answers=answers), replay=self)
 

@@ -59,7 +59,6 @@ class Toolset:
         return HostTool(tool)
 
     def is_same(self, one: object, other: object) -> bool:
-        """Return whether two things are the same tool."""
         return one is other or one == other
 
     def add(self, tools: Sequence[Any], approve: ApproveTool | None = None) -> None:
@@ -120,7 +119,6 @@ class Toolset:
             known.add(tool.name)
 
     async def start(self) -> tuple[HostToolProtocol, ...]:
-        """Start the sources of tools that don't run yet."""
         if self.known is not None:
             return self.known
         try:

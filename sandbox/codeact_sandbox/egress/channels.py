@@ -61,7 +61,6 @@ class Channel:
             return self._input_room >= 0
 
     def receive(self, op: str, data: bytes, credit: int) -> None:
-        """Process a frame from the sandbox."""
         self.last_activity = time.monotonic()
         if op == "credit":
             self._credit += credit
@@ -83,7 +82,6 @@ class Channel:
         return self._consumed(await self._reader.read(PIECE))
 
     async def read_exactly(self, size: int) -> bytes:
-        """Return that many bytes."""
         return self._consumed(await self._reader.readexactly(size))
 
     async def read_head(self) -> bytes:
@@ -117,13 +115,11 @@ class Channel:
             view = view[size:]
 
     def end(self) -> None:
-        """Notify the sandbox that nothing more will be sent."""
         if not self.output_ended and not self.closed:
             self.output_ended = True
             self._link.send_message(self.ident, {"op": "end"})
 
     def close(self) -> None:
-        """Close both directions; what was sent still arrives."""
         self.output_ended = True
         if not self.closed:
             self._link.send_message(self.ident, {"op": "close"})
@@ -172,7 +168,6 @@ class Channels:
         self._ending = threading.Lock()
 
     def attach(self, connection: Connection, name: str) -> None:
-        """Start to serve."""
         self._connection = connection
         self._loop = asyncio.new_event_loop()
         self._thread = start_thread(f"codeact-egress-{name}", self._run)
@@ -204,7 +199,6 @@ class Channels:
             self._later(self._loop.stop)
 
     def close(self) -> None:
-        """End every connection."""
         self._hang_up()
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
@@ -231,7 +225,6 @@ class Channels:
             self._later(channel.receive, op, data, credit)
 
     def opened(self, ident: int) -> None:
-        """Process the sandbox's request to open a channel."""
         raise SandboxProtocolError("the sandbox opened a connection, which only the host may do")
 
     def _add(self, ident: int) -> Channel:
@@ -259,7 +252,6 @@ class Channels:
             logger.error("a connection of a sandbox was not served to its end", exc_info=task.exception())
 
     def send_message(self, ident: int, message: Mapping[str, Any]) -> None:
-        """Send a small frame."""
         assert self._connection is not None
         self._connection.send(protocol.pack(wire.CHANNEL, ident, message))
 

@@ -15,8 +15,6 @@ MAX_NOTES = 5
 
 @dataclass
 class LogEntry:
-    """One connection."""
-
     number: int  # its number, in the order in which connections began
     channel: Channel  # counts its bytes
     host: str | None = None  # the host that it requests, or None if that is unknown
@@ -25,7 +23,6 @@ class LogEntry:
     reason: str | None = None  # why it was refused, or how it failed
 
     def to_connection(self) -> NetworkConnection:
-        """Return its present state for a result."""
         sent, received = self.channel.sent, self.channel.received
         return NetworkConnection(self.host, self.port, self.allowed, sent, received, self.reason)
 
@@ -40,20 +37,17 @@ class ConnectionLog:
         self._count = 0
 
     def add(self, channel: Channel) -> LogEntry:
-        """Add a connection that has sent a request."""
         with self._lock:
             self._count += 1
             self._entries.append(LogEntry(self._count, channel))
             return self._entries[-1]
 
     def remark(self, sentence: str) -> None:
-        """Add a sentence for whoever reads the result."""
         with self._lock:
             self._count += 1
             self._remarks.append((self._count, sentence))
 
     def mark(self) -> int:
-        """Return the argument for `since` that stands for now."""
         return self._count
 
     def since(self, mark: int) -> tuple[NetworkConnection, ...]:

@@ -29,15 +29,12 @@ def resolve_by_system(name: str) -> list[str]:
 
 
 class Connector:
-    """Connects to the hosts of an allow-list."""
-
     def __init__(self, policy: Policy, resolve: Resolver = resolve_by_system) -> None:
         self._policy = policy
         self._resolve = resolve
         self._threads = lookup_threads()
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to a host."""
         addresses = await self.addresses(host, port)
         problem: Exception = TimeoutError()
         for address in addresses:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class Gateway(Channels):
-    """Serves the connections of one sandbox."""
-
     def __init__(
         self, connector: Connector | None, index: PackageIndex | None = None, secrets: Secrets | None = None
     ) -> None:
@@ -42,7 +40,6 @@ class Gateway(Channels):
         self._later(lambda: [task.cancel() for task in self._serving.values()])
 
     def begin_block(self, *, shut: bool) -> int:
-        """Register the start of a block."""
         # Not earlier: code that a block has left, such as a fork hook, may run between two blocks.
         if not shut:
             self._shut = False
@@ -55,7 +52,6 @@ class Gateway(Channels):
 
     @property
     def idle(self) -> bool:
-        """Whether there is no connection."""
         return not self._channels
 
     async def release(self) -> None:

@@ -46,8 +46,6 @@ _HOP_BY_HOP = {
 
 @dataclass(frozen=True)
 class ProxyRequest:
-    """A request to the proxy."""
-
     tunnel: bool  # whether it is CONNECT, for TLS; else it is plain HTTP
     host: str  # the host, normalised
     port: int
@@ -56,7 +54,6 @@ class ProxyRequest:
 
     @property
     def authority(self) -> str:
-        """Host and port."""
         return with_port(self.host, self.port)
 
 
@@ -182,7 +179,6 @@ def _reason(error: Exception) -> str:
 
 
 def parse_head(head: bytes) -> tuple[h11.Connection, h11.Request]:
-    """Parse the head of a request."""
     if _AMBIGUOUS.search(head):
         raise _malformed("a line of its head is folded, or ends in half a line break, or holds a NUL")
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
@@ -197,7 +193,6 @@ def parse_head(head: bytes) -> tuple[h11.Connection, h11.Request]:
 
 
 def read_request(message: h11.Request) -> ProxyRequest:
-    """Read the host and port of a request."""
     if message.method == b"CONNECT":
         return ProxyRequest(True, *_host_and_port(message.target.decode("latin-1"), None))
     scheme, separator, rest = message.target.partition(b"://")
@@ -217,7 +212,6 @@ def read_request(message: h11.Request) -> ProxyRequest:
 
 
 def read_request_in(tunnel: ProxyRequest, message: h11.Request) -> ProxyRequest:
-    """Read a request to the host of a tunnel."""
     if any(name == b"upgrade" for name, _ in message.headers):
         raise Refused(f"{tunnel.authority} gets a secret, so upgrades such as websockets are refused")
     if message.method == b"CONNECT" or not (message.target.startswith(b"/") or message.target == b"*"):
@@ -275,7 +269,6 @@ async def _forward(
     *,
     secrets: Secrets | None = None,
 ) -> None:
-    """Forward one HTTP request and its response."""
     reader, writer = streams
     outside = h11.Connection(h11.CLIENT)
     host = request.authority.removesuffix(f":{request.default_port}")

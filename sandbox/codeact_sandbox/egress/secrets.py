@@ -45,19 +45,15 @@ def forms(value: bytes) -> set[bytes]:
 
 
 class Mask:
-    """Masks some values."""
-
     def __init__(self, values: Iterable[bytes]) -> None:
         found = sorted({form for value in values for form in forms(value)}, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, found)))
         self.most_held = len(found[0]) - 1  # bytes of a part of a form
 
     def apply(self, data: bytes) -> bytes:
-        """Return data without the values; its length stays."""
         return self._pattern.sub(lambda match: b"*" * len(match[0]), data)
 
     def text(self, text: str) -> str:
-        """Return a text without the values."""
         return self.apply(text.encode()).decode()
 
 
@@ -101,7 +97,6 @@ class Secrets:
         }
 
     def covers(self, host: str, port: int) -> bool:
-        """Whether a host may get a value."""
         return bool(self._for(host, port))
 
     @property
@@ -134,14 +129,11 @@ def _replace(header: bytes, pattern: re.Pattern[bytes], values: dict[bytes, byte
 
 
 class MaskedAnswer:
-    """The answer to one request, without values."""
-
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
         self.body = MaskedStream(mask)
 
     def head(self, headers: Headers) -> Headers:
-        """Return the headers of an answer."""
         if any(name.lower() == b"content-encoding" and value.lower() != b"identity" for name, value in headers):
             raise Refused("the server compressed its answer, although it was asked not to: it can't be searched", 502)
         return [(self.mask.apply(name), self.mask.apply(value)) for name, value in headers]

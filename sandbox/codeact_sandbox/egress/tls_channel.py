@@ -27,7 +27,6 @@ class TlsChannel:
         self._sending = asyncio.Lock()
 
     async def handshake(self) -> None:
-        """Agree with the client on TLS."""
         await self._complete(self._tls.do_handshake)
 
     async def _complete(self, step: Callable[[], T]) -> T:
@@ -64,7 +63,6 @@ class TlsChannel:
             return b""
 
     async def read_head(self) -> bytes:
-        """Return the bytes up to and including the first empty line."""
         data = b""
         while (end := data.find(_HEAD_END)) < 0:
             if len(data) > HEAD_LIMIT:
@@ -77,7 +75,6 @@ class TlsChannel:
         return data[: end + len(_HEAD_END)]
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the sandbox reads them."""
         view = memoryview(data)
         while view:
             size = self._tls.write(view[:PIECE])
@@ -89,7 +86,6 @@ class TlsChannel:
         """Send nothing more: `close` follows."""
 
     async def close(self) -> None:
-        """Send the end of TLS."""
         with contextlib.suppress(ssl.SSLError, ChannelClosed):
             self._tls.unwrap()
         with contextlib.suppress(ChannelClosed):

@@ -92,7 +92,6 @@ async def read_hello(channel: Channel, host: str, port: int, *, second: bool = F
 async def read_client_hello(
     read_exactly: Callable[[int], Awaitable[bytes]], *, second: bool = False
 ) -> tuple[bytes, str | None]:
-    """Read a TLS client hello."""
     records, message = bytearray(), bytearray()
     prefix = b""
     missing = _MESSAGE_HEADER

@@ -38,8 +38,6 @@ _STATES = {state: state for state in get_args(State)}  # from the best to the wo
 
 @dataclass(frozen=True)
 class BlockRequest:
-    """A request to the runner."""
-
     message: dict[str, Any]
     code: bytes
     filename: (
@@ -48,7 +46,6 @@ class BlockRequest:
 
 
 def check_block(block: object) -> None:
-    """Check what a caller gave as a block."""
     for name, example in (("code", "print(1)"), ("language", "python")):
         if not hasattr(block, name):
             raise TypeError(

@@ -44,7 +44,6 @@ class OutputChunks:
         self._is_held = False  # whether more has come than there is room for: the result has the rest
 
     def listener(self, block: int) -> OutputCallback:
-        """Return the callback for one block's output."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         room = self._head_room
         self._shown, self._is_held = 0, False
@@ -69,7 +68,6 @@ class OutputChunks:
         return listen
 
     def finish(self, block: int, result: Result) -> None:
-        """Emit the rest of a block's output."""
         rest = result.output[self._shown :] if self._is_held else last_line(result.outcome, result.state)
         if rest:
             self._put(OutputChunk(block, rest))

@@ -35,8 +35,6 @@ _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSem
 
 
 class RunnerClient:
-    """A runner in a sandbox, from start to stop."""
-
     def __init__(
         self,
         launcher: Launcher,
@@ -62,7 +60,6 @@ class RunnerClient:
 
     @property
     def alive(self) -> bool:
-        """Whether it can run blocks."""
         return self.requests.connection is not None and self.requests.connection.state is State.READY
 
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:

@@ -42,8 +42,6 @@ Handler = Callable[[int, bytes], None]  # called in the connection's thread with
 
 
 class State(Enum):
-    """The states of a connection, in their order."""
-
     CONNECTING = "connecting"  # the runner has not sent its hello
     READY = "ready"  # requests are answered
     CLOSING = "closing"  # one side has ended the stream, or it broke: nothing is sent or received any more
@@ -68,8 +66,6 @@ _ALLOWED = {
 
 @dataclass
 class Reply:
-    """The answer to one request."""
-
     message: dict[str, Any]  # the message of its frame
     data: bytes  # the bytes of its frame
     streams: dict[bytes, bytearray]  # the output before it, by type of frame (`wire.STDOUT`, `wire.STDERR`)
@@ -90,8 +86,6 @@ class _Pending:
 
 
 class Connection:
-    """Frames over a stream."""
-
     def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
         self.hello = Completion[dict[str, Any]]()  # the runner's first message
         self.ended = Completion[SandboxError]()  # completed with the reason when the connection is closed
@@ -126,7 +120,6 @@ class Connection:
         self._thread = threading.Thread(target=self._run, name=f"codeact-{name}", daemon=True)
 
     def open(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def send(self, frame: bytes) -> None:
@@ -174,7 +167,6 @@ class Connection:
         return reply
 
     def close(self, timeout_s: float) -> bool:
-        """Close the stream and wait for the thread."""
         self._begin_closing()
         if self._thread.ident is None:
             self._finish(SandboxDied(f"the sandbox {self._name} was stopped"))

@@ -29,8 +29,6 @@ _SIGNATURES = {
 
 @dataclass
 class Displays:
-    """The displays of one block as they come."""
-
     kept: dict[int, Display] = field(default_factory=dict)
     """By their number in the block, from 1, in the order in which they were first shown."""
     cleared: int = 0  # how many were dropped because the code has asked for that
@@ -41,7 +39,6 @@ class Displays:
     _left_out: list[str] = field(default_factory=list)
 
     def add(self, message: DisplayMessage, data: bytes) -> Display | None:
-        """Add the display of a frame."""
         self._frames += 1
         self._bytes += len(data) - message.line
         if self._frames > 2 * MAX_DISPLAYS or self._bytes > MAX_BYTES or message.line > MAX_LINE:
@@ -67,7 +64,6 @@ class Displays:
         return tuple(replace(each, offset=offset_of(each.offset or 0)) for each in self.kept.values())
 
     def notes(self) -> list[str]:
-        """Return what has to be said about them."""
         notes = []
         if self.cleared:
             dropped = f"{self.cleared} display{'s' if self.cleared > 1 else ''}"

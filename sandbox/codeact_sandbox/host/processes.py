@@ -36,8 +36,6 @@ logger = logging.getLogger("codeact_sandbox")
 
 @dataclass(frozen=True)
 class Command:
-    """A command to run; the values have been checked."""
-
     words: Sequence[str] | str  # program and arguments, or a line for `/bin/sh -c`
     cwd: str | None = None  # its directory: absolute, or relative to the workspace. None for the workspace
     env: Mapping[str, str] | None = None  # variables besides the sandbox's own
@@ -57,7 +55,6 @@ class Kept:
     dropped: int = 0
 
     def add(self, data: bytes) -> None:
-        """Add bytes."""
         room = self.limit - self.limit // 2 - len(self.head)
         self.head += data[:room]
         self.tail += data[room:]
@@ -73,8 +70,6 @@ class Kept:
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended."""
-
     exit_code: int  # as a shell has it
     timed_out: bool  # whether it was killed because its time was over
     dropped: tuple[int, int]  # bytes of standard output and error that the sandbox has dropped
@@ -104,8 +99,6 @@ class End:
 
 
 class Processes:
-    """Starts commands, and passes frames to them."""
-
     def __init__(
         self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
     ) -> None:
@@ -116,7 +109,6 @@ class Processes:
         self._running: dict[int, Process] = {}
 
     def attach(self, connection: Connection) -> None:
-        """Take the frames about commands."""
         connection.handlers[wire.JOB] = self._on_frame
 
     def _on_frame(self, ident: int, payload: bytes) -> None:
@@ -147,7 +139,6 @@ class Processes:
 
     @property
     def busy(self) -> bool:
-        """Whether a command runs."""
         return bool(self._running)
 
 
@@ -178,7 +169,6 @@ class Process:
     # In the connection's thread
 
     def on_message(self, message: Mapping[str, Any]) -> None:
-        """Process a message about it."""
         op = message.get("op")
         with self._lock:
             if op == "credit":
@@ -192,7 +182,6 @@ class Process:
         self._notify()
 
     def on_output(self, kind: bytes, data: bytes | Display) -> None:
-        """Take output."""
         if isinstance(data, Display):
             raise SandboxProtocolError(f"the sandbox {self._name} sent a display of a command")
         with self._lock:
@@ -207,7 +196,6 @@ class Process:
             self._notify()
 
     def on_end(self) -> None:
-        """Let everybody know who waits."""
         self._ended = self._started = True
         self._notify()
 
@@ -256,7 +244,6 @@ class Process:
             await self._in_time(changed, None if until is None else until - time.monotonic())
 
     async def write(self, data: bytes) -> None:
-        """Write to its standard input, as fast as it reads."""
         view = memoryview(data)
         while view:
             with self._lock:
@@ -297,15 +284,12 @@ class Process:
         return self.end()
 
     def end(self) -> End:
-        """Return how it ended."""
         return End.parse(self.reply.result().message)
 
     def signal(self, number: int) -> None:
-        """Send its process group a signal."""
         self._send("signal", number=number)
 
     async def kill(self) -> None:
-        """Kill it with all that it has started, and wait for its end."""
         if self._ended:
             return
         self._connection.send(protocol.pack(wire.KILL_BLOCK, self.ident, {}))

@@ -32,7 +32,6 @@ _LONE_SURROGATE = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD]")  # the sandbox escapes 
 
 
 def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """Split a payload into its message and its bytes."""
     size = int.from_bytes(payload[: wire.PREFIX.size], "big")
     end = wire.PREFIX.size + size
     if size > MAX_MESSAGE:
@@ -97,7 +96,6 @@ class Hello:
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Hello:
-        """Make it of a message."""
         if message.get("protocol") != VERSION:
             raise SandboxProtocolError(f"the runner speaks protocol {message.get('protocol')!r}, not {VERSION}")
         preload, tools = message.get("preload"), message.get("tools", {})
@@ -153,7 +151,6 @@ class DisplayMessage:
 
     @classmethod
     def parse(cls, message: Mapping[str, Any], size: int) -> DisplayMessage:
-        """Make it of a message."""
         if message.get("clear") is True:
             return cls(clear=True)
         parts, metadata = message.get("parts"), message.get("metadata")
@@ -168,7 +165,6 @@ class DisplayMessage:
 
 
 def checked_entries(files: Any) -> list[dict[str, Any]]:
-    """Validate a list of files."""
     if not isinstance(files, list) or not all(
         isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in files
     ):

@@ -34,8 +34,6 @@ logger = logging.getLogger("codeact_sandbox")
 
 
 class Requests:
-    """Sends requests to a runner."""
-
     def __init__(self, name: str, stop: Callable[[], Awaitable[None]]) -> None:
         self.name = name
         self.connection: Connection | None = None
@@ -43,7 +41,6 @@ class Requests:
         self._stop = stop
 
     def usable_connection(self) -> Connection:
-        """Return the connection; SandboxStartError if there is none."""
         if self.connection is not None:
             return self.connection
         raise SandboxStartError("the sandbox has not been started")
@@ -98,7 +95,6 @@ class Requests:
                 raise
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
-        """Read a file of the sandbox."""
         offset = 0
         while True:
             reply = await self.ask({"op": "read", "name": name, "offset": offset, "size": CHUNK})
@@ -154,7 +150,6 @@ class RunningBlocks:
         *,
         on_sent: Callable[[], None] | None = None,
     ) -> Reply:
-        """Run one block."""
         ident = next(self._requests.idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
         connection = self._requests.usable_connection()

@@ -73,7 +73,6 @@ async def in_threads(items: Generator[T]) -> AsyncGenerator[T]:
 
 
 async def asynchronous(chunks: Iterable[bytes]) -> AsyncGenerator[bytes]:
-    """Yield chunks."""
     for chunk in chunks:
         yield chunk
 

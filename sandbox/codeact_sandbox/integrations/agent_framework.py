@@ -64,7 +64,6 @@ class CodeactProvider(af.ContextProvider):
             box.add_tools([_host_tool(each) for each in made])
 
     def get_tools(self) -> list[af.FunctionTool]:
-        """Return the tools that code can call."""
         return list(self._tools.values())
 
     async def before_run(
@@ -95,7 +94,6 @@ class CodeactProvider(af.ContextProvider):
         return box
 
     async def close(self) -> None:
-        """Stop all sandboxes."""
         while self._sandboxes:
             await self._sandboxes.popitem()[1].stop()
 

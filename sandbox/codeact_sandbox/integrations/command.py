@@ -19,7 +19,6 @@ _BACKENDS = ("auto", "docker", "bubblewrap")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.work(options))

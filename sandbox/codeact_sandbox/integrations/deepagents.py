@@ -41,7 +41,6 @@ class CodeactBackend(BaseSandbox):
 
     @property
     def id(self) -> str:
-        """A name of this backend."""
         return self._id
 
     def run_code(self, code: str) -> str | list[dict[str, Any]]:

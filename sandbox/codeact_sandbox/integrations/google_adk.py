@@ -65,6 +65,5 @@ class CodeactCodeExecutor(BaseCodeExecutor):
         return box
 
     def close(self) -> None:
-        """Stop all sandboxes."""
         while self._sandboxes:
             self._sandboxes.popitem()[1].stop()

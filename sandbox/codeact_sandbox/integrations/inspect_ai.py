@@ -60,7 +60,6 @@ class CodeactSandboxEnvironment(SandboxEnvironment):
     async def sample_init(
         cls, task_name: str, config: BaseModel | str | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
-        """Start the sandbox of a sample."""
         box = _box_of(config)
         await box.start()
         return {"default": cls(box)}
@@ -75,7 +74,6 @@ class CodeactSandboxEnvironment(SandboxEnvironment):
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
-        """Return the options that a log has."""
         return CodeactConfig(**config)
 
     @classmethod

@@ -100,7 +100,6 @@ class Sessions:
                     await self.end(name)
 
     async def end_all(self) -> None:
-        """End all sessions."""
         await asyncio.gather(*map(self.end, list(self._sessions)), return_exceptions=True)
 
     async def _make_room(self) -> None:
@@ -119,7 +118,6 @@ class Guard:
         self._app, self._token, self._on_delete = app, token, on_delete
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Answer a request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -174,7 +172,6 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -65,7 +65,6 @@ class Wrapped:
         )
 
     def options(self) -> dict[str, Any]:
-        """Return arguments for the sandbox."""
         options: dict[str, Any] = {"tools": list(self._servers)}
         if self._allow is not None:
             options["approve_tool"] = self._approve
@@ -95,11 +94,9 @@ class CallLog:
         self._path = path
 
     async def call_starting(self, intent: CallIntent) -> None:
-        """Write that a call begins."""
         self._write(event="starting", block=intent.block.block, name=intent.name, arguments=dict(intent.arguments))
 
     async def call_finished(self, finished: CallFinished) -> None:
-        """Write how a call ended."""
         call = finished.call
         error = call.error.message if call.error is not None else None
         block = finished.intent.block.block
@@ -112,7 +109,6 @@ class CallLog:
 
 
 def calls_of(result: Result) -> list[str]:
-    """Return lines for the calls that code has made."""
     calls = [
         f"{_shown(call.name, call.arguments, 100)}: {call.outcome}, {call.duration_s:.2f} s"
         for call in result.tool_calls[:MAX_CALLS_SHOWN]

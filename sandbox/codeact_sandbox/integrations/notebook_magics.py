@@ -61,8 +61,6 @@ def cell_error(name: str, message: str) -> SandboxCellError:
 
 
 class CellOutput:
-    """Shows a running cell's output as a notebook does."""
-
     def __init__(self) -> None:
         self._line_left = 0
         """Characters of the line of a display, which the display replaces, that have not come yet."""
@@ -71,7 +69,6 @@ class CellOutput:
         self._bytes = 0
 
     def add(self, chunk: OutputChunk) -> None:
-        """Show a piece of output."""
         if chunk.display is not None:
             self._show(chunk.display)
             if chunk.display.output_line and chunk.display.offset is not None:
@@ -83,7 +80,6 @@ class CellOutput:
             self._print(chunk.text[skipped:])
 
     def finish(self, result: Result) -> None:
-        """Show the rest of the output, and what else the result says."""
         failed = result.outcome != "ok" or result.exit_code != 0
         if lines := remarks(result):
             text = "\n".join(lines)
@@ -172,7 +168,6 @@ class SandboxMagics(Magics):
             self.stop()
 
     def stop(self) -> None:
-        """Stop the sandbox at the end of the program."""
         with contextlib.suppress(SandboxError, RuntimeError):  # an executor that has shut down raises a RuntimeError
             self._stop()
 

@@ -43,7 +43,6 @@ class CodeactSession(BaseSandboxSession):
         self._validate_path_access = self._validate_remote_path_access  # no link leads out of the workspace
 
     async def running(self) -> bool:
-        """Return whether the sandbox is running."""
         return getattr(self.box.client, "alive", False)
 
     @contextmanager
@@ -81,7 +80,6 @@ class CodeactSession(BaseSandboxSession):
             return await box.read(str(await self._validate_path_access(path)), size=max_bytes)
 
     async def write(self, path: Path, data: io.IOBase, *, user: Any = None) -> None:
-        """Write a file, and make the folders above it."""
         with self.using(errors.WorkspaceArchiveWriteError, user, path=path) as box:
             target = str(await self._validate_path_access(path, for_write=True))
             await box.write(target, await asyncio.to_thread(coerce_write_payload(path=path, data=data).stream.read))
@@ -116,7 +114,6 @@ class CodeactClient(BaseSandboxClient[None]):
         self._boxes: WeakValueDictionary[uuid.UUID, AsyncSandbox] = WeakValueDictionary()
 
     async def create(self, *, snapshot: Any = None, manifest: Any = None, options: None = None) -> SandboxSession:
-        """Make a session, whose sandbox starts with it."""
         manifest, name = self._validate_manifest_for_create(manifest or Manifest()), uuid.uuid4()
         if manifest.root != str(ROOT):
             raise ValueError(f"the root of a manifest is {ROOT} in these sandboxes, and not {manifest.root}")
@@ -132,12 +129,10 @@ class CodeactClient(BaseSandboxClient[None]):
         return self._wrap_session(session)
 
     async def delete(self, session: SandboxSession) -> SandboxSession:
-        """Stop the sandbox of a session."""
         await session._inner.box.stop()
         return session
 
     def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
-        """Return the state of a session that was serialized."""
         return self._deserialize_session_state_payload(payload, CodeactState)
 
 
@@ -147,7 +142,6 @@ class RunCode(Capability):
     type: Literal["codeact"] = "codeact"
 
     def tools(self) -> list[Any]:
-        """Return the tool."""
         return [function_tool(self.run_code)]
 
     async def run_code(self, code: str) -> Any:

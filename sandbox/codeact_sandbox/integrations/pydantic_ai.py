@@ -71,11 +71,9 @@ class CodeactWorkspace:
         return CommandResult(exit_code=done.exit_code, **output)
 
     async def working_dir(self) -> str:
-        """Return the workspace's folder in the sandbox."""
         return (await self._sh("pwd -P", "/")).removesuffix("\n")
 
     async def realpath(self, path: str) -> str:
-        """Return a path without links."""
         return (await self._sh('exec realpath -zm -- "$1"', path)).removesuffix("\0")
 
     async def read_bytes(self, path: str) -> bytes:
@@ -84,7 +82,6 @@ class CodeactWorkspace:
             return await read_file(await self._running(), path)
 
     async def write_bytes(self, path: str, data: bytes) -> None:
-        """Write a file, through a link, too."""
         with _errors():
             await write_file(await self._running(), path, data)
 
@@ -94,23 +91,19 @@ class CodeactWorkspace:
         return _entry(path, kind == "directory", size if kind.startswith("regular") else "")
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
-        """Describe what is in a folder."""
         words = iter((await self._sh(_LIST, path)).split("\0")[:-1])
         found = sorted(zip(words, words, words, words, strict=True))
         return [_entry(name, target == "d", size if kind == "f" else "") for name, kind, target, size in found]
 
     async def make_dir(self, path: str) -> None:
-        """Make a folder and those above it."""
         await self._sh('mkdir -p -- "$1"', path)
 
     async def remove(self, path: str) -> None:
-        """Remove a file, a link, or a folder with what is in it."""
         if posixpath.commonpath([path, top := await self.working_dir()]) == path:
             raise ValueError(f"{path} can't be removed: the workspace {top} is in it")
         await self._sh('rm -r -- "$1"', path)
 
     async def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder, or a link to one."""
         return await self._sh('test ! -e "$1" || printf yes', path) == "yes"
 
     async def _sh(self, script: str, path: str) -> str:

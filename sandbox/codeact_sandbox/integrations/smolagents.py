@@ -108,7 +108,6 @@ class CodeactExecutor(PythonExecutor):
                 step.observations_images = [*(step.observations_images or []), image]
 
     def cleanup(self) -> None:
-        """Stop the sandbox."""
         self.sandbox.stop()
 
 

@@ -56,7 +56,6 @@ class CodeactSandbox(strands.sandbox.Sandbox):
         env: dict[str, str] | None = None,
         **_: Any,
     ) -> Stream:
-        """Run code."""
         if language not in PYTHON or cwd is not None or env:
             async for item in self._command([language, "-"], code, timeout, cwd, env):
                 yield item
@@ -108,22 +107,18 @@ class CodeactSandbox(strands.sandbox.Sandbox):
         yield ExecutionResult(done.exit_code, done.stdout, done.stderr)
 
     async def read_file(self, path: str, **_: Any) -> bytes:
-        """Return a file's content, at most 256 MiB."""
         with _errors(path):
             return await self.sandbox.read(path)
 
     async def write_file(self, path: str, content: bytes, **_: Any) -> None:
-        """Write a file, and make the folders above it."""
         with _errors(path):
             await self.sandbox.write(path, content)
 
     async def remove_file(self, path: str, **_: Any) -> None:
-        """Remove a file."""
         with _errors(path):
             await self.sandbox.remove(path)
 
     async def list_files(self, path: str, **_: Any) -> list[FileInfo]:
-        """Describe what is in a folder."""
         try:
             found = await self.sandbox.ls(path)
         except SandboxFileError as error:

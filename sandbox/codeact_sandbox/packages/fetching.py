@@ -39,13 +39,11 @@ Origin = tuple[str, str, int | None]
 
 
 def origin(url: str) -> Origin:
-    """Return scheme, host and port of a URL."""
     split = urlsplit(url)
     return split.scheme, split.hostname or "", split.port or PORTS.get(split.scheme)
 
 
 def without_user(url: str) -> str:
-    """Return a URL without a user and a password."""
     split = urlsplit(url)
     return split._replace(netloc=split.netloc.rpartition("@")[2]).geturl()
 
@@ -57,8 +55,6 @@ def shown(url: str) -> str:
 
 
 class Credentials:
-    """Finds the credentials for a URL."""
-
     def __init__(self, urls: Iterable[str]) -> None:
         self._from_urls: dict[Origin, tuple[str, str | None]] = {}
         for url in urls:
@@ -127,7 +123,6 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close its connection."""
         await self._transport.aclose()
 
 
@@ -144,7 +139,6 @@ class Fetcher:
         self._context: ssl.SSLContext | None = None
 
     async def close(self) -> None:
-        """Close all connections."""
         for client in self._clients.values():
             await client.aclose()
 

@@ -39,8 +39,6 @@ _FILE = re.compile(r"/files/([^/]*)/([^/]*)")
 
 
 class PackageIndex:
-    """Answers the requests of one sandbox."""
-
     def __init__(
         self,
         file_limit: int,
@@ -58,11 +56,9 @@ class PackageIndex:
         self._reading = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def close(self) -> None:
-        """Close its connections."""
         await self._fetcher.close()
 
     async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
-        """Answer one request."""
         answer = Answer(channel, parser)
         try:
             await self._answer(answer, request, log)
@@ -188,8 +184,6 @@ async def _read_response(response: httpx.Response, url: str) -> bytes:
 
 
 class Answer:
-    """Writes one response."""
-
     def __init__(self, channel: Channel, parser: h11.Connection) -> None:
         self._channel = channel
         self._parser = parser
@@ -204,7 +198,6 @@ class Answer:
         await self.end()
 
     async def begin(self, status: int, content_type: str, size: int | None) -> None:
-        """Send the head of a response."""
         self._begun = True
         headers = [("Content-Type", content_type), ("Connection", "close")]
         if size is not None:
@@ -212,11 +205,9 @@ class Answer:
         await self._send(h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase.encode()))
 
     async def write(self, content: bytes) -> None:
-        """Send a part of the body."""
         await self._send(h11.Data(data=content))
 
     async def end(self) -> None:
-        """Send the end of the body."""
         await self._send(h11.EndOfMessage())
         self._channel.end()
 

@@ -27,8 +27,6 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class ProjectFile:
-    """One file of a project."""
-
     filename: str  # its name; never a path
     url: str  # where the host finds it
     base: str  # URL of the page that lists it
@@ -81,15 +79,12 @@ def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | 
 
 
 class _Links(HTMLParser):
-    """Collects the links of a page."""
-
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
         self.files: list[ProjectFile] = []
         self._base = self._url = url
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect one link."""
         attributes = dict(attrs)
         link = attributes.get("href")
         if tag == "base" and link and len(link) <= MAX_URL:
@@ -113,7 +108,6 @@ class _Links(HTMLParser):
 
 
 def write_html(project: str, files: Iterable[ProjectFile]) -> bytes:
-    """Return a project's page as HTML (PEP 503)."""
     lines = [f"<!DOCTYPE html><html><head><title>{project}</title></head><body>"]
     lines += [_anchor(file, project) for file in files]
     return "\n".join([*lines, "</body></html>\n"]).encode("utf-8", "replace")

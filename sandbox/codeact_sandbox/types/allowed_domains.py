@@ -39,8 +39,6 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the list."""
-
     text: str  # as the user wrote it
     host: str  # normalised; without the `*.` of a wildcard
     wildcard: bool  # whether it stands for the hosts below `host`
@@ -48,14 +46,12 @@ class Entry:
     network: Network | None  # where all addresses must lie, or None for the public Internet
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether it stands for this host and port."""
         if port not in self.ports:
             return False
         return host.endswith(f".{self.host}") and not is_address(host) if self.wildcard else host == self.host
 
 
 def parse_entry(text: str, option: str = "allow_domains") -> Entry:
-    """Parse one entry of an option."""
     match = _ENTRY.fullmatch(text.strip())
     if match is None:
         raise ValueError(
@@ -122,7 +118,6 @@ class Policy:
 
 
 def address_refused(host: str, port: int, address: Address, kind: str) -> Refused:
-    """Make the exception for a host whose address is not allowed."""
     where = with_port(host, port)
     return Refused(f"{where} resolves to {address}, which {kind}; {_advice(f'{where} in {address}')}")
 

@@ -105,7 +105,6 @@ class Display:
 
     @property
     def text(self) -> str:
-        """Its `text/plain`, empty if it has none."""
         return str(self.data.get(TEXT, ""))
 
     @property
@@ -187,15 +186,12 @@ def escaped(text: str) -> str:
 
 
 def is_json(kind: str) -> bool:
-    """Return whether values of a MIME type are JSON."""
     return kind == "application/json" or kind.endswith("+json")
 
 
 def file_type(data: Mapping[str, Any]) -> str | None:
-    """Return the MIME type whose value goes into a display's file."""
     return next((kind for kind in (*FIGURES, *DOCUMENTS) if kind in data), None)
 
 
 def file_name(kind: str, number: int) -> str:
-    """Return the name of a display's file."""
     return f"figure-{number}{FIGURES[kind]}" if kind in FIGURES else f"display-{number}{DOCUMENTS[kind]}"

@@ -80,7 +80,6 @@ def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> 
 
 
 def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Look up the values, at the start of a sandbox."""
     host = os.environ if host is None else host
     values: dict[str, str] = {}
     missing: list[str] = []
@@ -131,7 +130,6 @@ def _parse_value(name: str, value: str) -> EnvironmentValue:
 
 
 def check_names(names: Iterable[str], option: str = "`environment` (--env)") -> None:
-    """Check names of variables; `option` has them."""
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             # Not shown: it may be a key that was passed instead of its name.

@@ -68,7 +68,6 @@ def normalise(host: str) -> str:
 
 
 def to_ascii(host: str) -> str:
-    """Convert a name to ASCII (IDNA)."""
     if host.isascii():
         return host
     try:
@@ -78,7 +77,6 @@ def to_ascii(host: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether a normalised host is an IP address."""
     return ":" in host or bool(_NUMBER.fullmatch(host.rpartition(".")[2]))
 
 
@@ -99,7 +97,6 @@ def quoted(text: str) -> str:
 
 
 def with_port(host: str, port: int) -> str:
-    """Write a normalised host and a port as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -32,7 +32,6 @@ class DataEntry:
 
     @property
     def target(self) -> str:
-        """Its path in the sandbox."""
         return f"{DATA}/{self.name}"
 
     def source(self) -> Path:
@@ -92,7 +91,6 @@ def parse_data(value: Sequence[Path | str]) -> list[str]:
 
 
 def check_readable(folder: Path) -> Path:
-    """Check a folder that the code may read, and return it."""
     for path in (Path(os.path.abspath(folder)), Path(os.path.realpath(folder))):
         if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
             raise ValueError(

@@ -37,7 +37,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_option(caller: Callable[..., Any], name: str, known: Iterable[str]) -> TypeError:
-    """Return the error for an option that does not exist."""
     own = [each.name for each in inspect.signature(caller).parameters.values() if each.kind is not each.VAR_KEYWORD]
     return TypeError(f"{caller.__name__}() has no option {name!r}{did_you_mean(name, [*known, *own])}")
 
@@ -45,7 +44,6 @@ def unknown_option(caller: Callable[..., Any], name: str, known: Iterable[str]) 
 def check_names(
     caller: Callable[..., Any], given: Iterable[str], kinds: Mapping[str, Collection[str]], sandbox: str
 ) -> None:
-    """Check the names of options."""
     for name in set(given).difference(kinds[sandbox]):
         if any(name in names for names in kinds.values()):
             raise ValueError(f"{name}= is not for sandbox={sandbox!r}: leave it out, or choose another sandbox")
@@ -55,7 +53,6 @@ def check_names(
 def argument_error(
     error: ValidationError, caller: type, given: Mapping[str, Any], known: Iterable[str] = ()
 ) -> TypeError | ValueError:
-    """Translate pydantic's error about arguments."""
     first = error.errors()[0]
     # A limit that was given by name has been moved into `limits`.
     path = [str(each) for each in first["loc"]]

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Language:
-    """How blocks of one language are run."""
-
     name: str  # its name, in lower case
     command: tuple[str, ...]  # the command in the image; the file name is appended
     extension: str  # extension of a block's file, without a dot
@@ -82,10 +80,8 @@ LANGUAGES: dict[str, Language] = {
 
 
 def find_language(label: str) -> Language | None:
-    """Find the language of a block by its label."""
     return LANGUAGES.get(label.strip().lower())
 
 
 def labels() -> set[str]:
-    """Return all labels: names and aliases."""
     return {label for language in _BUILT_IN for label in (language.name, *language.aliases)}

@@ -26,7 +26,6 @@ _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 @lru_cache(maxsize=256, typed=True)
 def parse_size(size: str | int) -> int:
-    """Turn `"512m"` into bytes."""
     match = re.fullmatch(r"(\d+)\s*([bkmg]?)b?", str(size).strip().lower())
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{size!r} is not a size: write bytes, or a number with a unit, such as '512m' or '2g'")
@@ -65,7 +64,6 @@ def default_memory(machine: int) -> str:
 
 
 def parse_seconds(name: str, value: object) -> float:
-    """Check a duration that a user gave."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} must be a number of seconds, not {value!r}")  # noqa: TRY004 - wrong arguments are ValueErrors here
     if not value > 0:
@@ -74,7 +72,6 @@ def parse_seconds(name: str, value: object) -> float:
 
 
 def parse_timeout(value: object) -> float:
-    """Check how long a block may take."""
     if isinstance(value, int | float) and not value >= SHORTEST_TIMEOUT_S:
         # AutoGen's executor has the same sentence for 1 s, and programs may look for it.
         raise ValueError(f"Timeout must be greater than or equal to 1 ms (timeout=0.001), not {value} s")

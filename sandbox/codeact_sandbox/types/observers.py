@@ -206,7 +206,6 @@ class Attachments:
 
 
 def notify(attached: Iterable[Attachment], method: Event, event: Any) -> None:
-    """Pass an event to all observers that are not detached."""
     for attachment in attached:
         for observer in () if attachment.detached else attachment.observers:
             try:

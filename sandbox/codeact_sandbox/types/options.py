@@ -264,11 +264,9 @@ class SandboxOptions(KeywordModel):
 
     @property
     def variables(self) -> dict[str, EnvironmentValue]:
-        """Return the parsed variables of `environment`."""
         return cast(dict[str, EnvironmentValue], self.environment)
 
     def values(self) -> dict[str, Any]:
-        """Return all options by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def given(self) -> dict[str, Any]:

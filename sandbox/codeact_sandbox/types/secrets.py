@@ -74,8 +74,6 @@ class Secret(BaseModel):
 
 @dataclass(frozen=True)
 class SecretValue:
-    """A secret with its value."""
-
     name: str  # of the code's environment variable that has the placeholder
     value: bytes
     entries: Sequence[Entry]  # the hosts that may get it
@@ -85,7 +83,6 @@ class SecretValue:
 
 
 def parse_secrets(value: Any) -> dict[str, Secret]:
-    """Return the option `secrets`."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -52,7 +52,6 @@ class Skill:
 
     @property
     def target(self) -> str:
-        """Its folder in the sandbox."""
         return f"{SKILLS}/{self.name}"
 
 
@@ -80,7 +79,6 @@ def find_skills(paths: Iterable[Path | str]) -> list[Skill]:
 
 
 def has_skills(folder: Path) -> bool:
-    """Return whether a folder has skills in it."""
     try:
         return any((each / FILE).is_file() for each in folder.iterdir())
     except OSError:

@@ -77,5 +77,4 @@ class HostToolProtocol(Protocol):
 
 
 def is_host_tool(thing: object) -> TypeGuard[HostToolProtocol]:
-    """Return whether it is a host tool already."""
     return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))

@@ -49,12 +49,10 @@ class Cgroup:
             return None
 
     def add(self, pid: int) -> None:
-        """Move a process, and all that it will start, into the group."""
         for folder in self.folders.values():
             (folder / "cgroup.procs").write_text(str(pid))
 
     def remove(self) -> None:
-        """Remove the group once its processes are gone."""
         for folder in self.folders.values():
             try:
                 remove_folder(folder, REMOVE_TIMEOUT_S)
@@ -139,7 +137,6 @@ def _parent_group() -> Path:
 
 
 def _allow(folder: Path, controller: str) -> None:
-    """Let the groups below a folder limit something."""
     control = folder / "cgroup.subtree_control"
     if controller not in control.read_text().split():
         control.write_text(f"+{controller}")
@@ -163,7 +160,6 @@ def _make_group(parent: Path, name: str, settings: Mapping[str, object], optiona
 
 
 def owner_state(name: str) -> OwnerState:
-    """Return whether the owner of a control group still runs."""
     namespace, _, rest = name.partition("-")
     pid, _, started = rest.partition("-")
     if not pid.isdigit() or namespace != owner.pid_namespace():

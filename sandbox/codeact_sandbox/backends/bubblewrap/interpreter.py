@@ -36,7 +36,6 @@ class HostUser:
     changed: bool
 
     def popen_options(self) -> dict[str, Any]:
-        """Return the options for `subprocess.Popen`."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.changed else {}
 
 

@@ -70,8 +70,6 @@ class _EndedError(Exception):
 
 
 class BubblewrapLauncher:
-    """Starts one bubblewrap process."""
-
     def __init__(self, options: BubblewrapOptions, name: str, limits: Limits) -> None:
         self._options = options
         self._name = name
@@ -86,11 +84,9 @@ class BubblewrapLauncher:
 
     @property
     def engine(self) -> str:
-        """The name of the backend."""
         return "bubblewrap"
 
     def launch(self, boot: str) -> PipeStream:
-        """Start the namespaces and the runner in them."""
         bwrap = find_bubblewrap()
         python = find_interpreter(self._options.python, self._user)
         if python.note:
@@ -196,7 +192,6 @@ class BubblewrapLauncher:
         return explain(output)
 
     def _sizes(self) -> dict[str, int]:
-        """Return the size of each writable folder in bytes."""
         limits = self._limits
         tmp = parse_size(limits.tmp)
         return {"tmp": tmp, "packages": tmp, "shm": limits.shm_bytes, "workspace": parse_size(limits.workspace)}
@@ -276,7 +271,6 @@ class BubblewrapLauncher:
                 signal.pidfd_send_signal(self._pid_one, signal.SIGKILL)
 
     def close(self) -> None:
-        """Remove the control group, and close the descriptors."""
         cgroup, self._cgroup = self._cgroup, None
         if cgroup is not None:
             cgroup.remove()
@@ -294,7 +288,6 @@ class BubblewrapLauncher:
 
 
 def find_bubblewrap() -> str:
-    """Find the `bwrap` command."""
     if sys.platform != "linux":
         raise SandboxUnavailable("bubblewrap runs on Linux only: install Docker, or run this in WSL 2")
     found = shutil.which("bwrap")
@@ -364,7 +357,6 @@ def _ready(events: Mapping[int, int], until: float) -> dict[int, int]:
 
 
 def _child_pid(fd: int, until: float) -> int:
-    """Read the id of the process that bubblewrap has started."""
     line = b""
     while not line.endswith(b"\n"):
         piece = os.read(fd, 1) if _ready({fd: select.POLLIN}, until) else b""

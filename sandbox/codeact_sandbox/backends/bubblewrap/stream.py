@@ -28,14 +28,12 @@ class Diagnostics:
             os.close(fd)
 
     def text(self) -> str:
-        """Return what the process has written so far."""
         with contextlib.suppress(OSError):
             while len(self._text) < DIAGNOSTICS_LIMIT and (piece := os.read(self._read_fd, DIAGNOSTICS_LIMIT)):
                 self._text += piece
         return self._text.decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """Close both ends."""
         self.close_write_end()
         fd, self._read_fd = self._read_fd, -1
         if fd >= 0:
@@ -70,7 +68,6 @@ class PipeStream:
         return f"{text}; it said: {stderr}" if stderr else text
 
     def close(self) -> None:
-        """Close both pipes; the runner reads the end of its input and exits."""
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
@@ -121,7 +118,6 @@ class InheritedFiles:
         return own_end, child_end
 
     def close_child_ends(self) -> None:
-        """Close what the child has inherited by now."""
         while self.fds:
             os.close(self.fds.pop())
 

@@ -41,7 +41,6 @@ def versions(names, path):
 
 
 def commands(names):
-    """Return the commands that are found by their names."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
     return [name for name in names if any(os.access(os.path.join(folder, name), os.X_OK) for folder in folders)]
 

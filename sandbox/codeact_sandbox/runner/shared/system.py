@@ -186,7 +186,6 @@ def _is_dead(fields):
 
 
 def parent(pid):
-    """Return the parent of a process; 0 if it is dead."""
     fields = stat_fields(pid)
     return 0 if _is_dead(fields) else int(fields[1])
 
@@ -202,7 +201,6 @@ def signal_name(number):
 
 
 def send_signal(pid, number):
-    """Send a signal to a process that may be gone."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

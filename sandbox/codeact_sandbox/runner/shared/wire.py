@@ -145,8 +145,6 @@ def check_report(payload):
 
 
 class Parser:
-    """Cuts a stream of bytes into frames."""
-
     def __init__(self, max_payload=MAX_PAYLOAD):
         self.buffer = bytearray()
         self.max_payload = max_payload
@@ -191,7 +189,6 @@ class Outbox:
         self.size += len(frame)
 
     def flush(self):
-        """Write what can be written now; return whether that was all."""
         while self.chunks:
             try:
                 written = self._write()

@@ -178,7 +178,6 @@ class Block:
             self.show(message)
 
     def show(self, message):
-        """Forward a display, and let the worker go on."""
         if self.report is None and not self.finished:
             self.has_begun = True
             if self.displays.forward(message, self.captures[0]):
@@ -194,7 +193,6 @@ class Block:
     # The end
 
     def kill(self, why):
-        """End it now, with everything that it has started."""
         if self.finished or self.killed:
             return
         self.killed = why
@@ -212,7 +210,6 @@ class Block:
         raise NotImplementedError
 
     def root_pids(self, parent_of):
-        """Return the processes where the block's process trees begin."""
         raise NotImplementedError
 
     def free_memory(self):
@@ -225,7 +222,6 @@ class Block:
         return now is not None and self.oom_kills is not None and now > self.oom_kills
 
     def outcome(self):
-        """Return how it ended, as (outcome, exit code, error)."""
         if self.killed or self.overdue:
             outcome = self.killed or self.overdue
             return outcome, 124, self.cpu_error if outcome == "timeout" else None
@@ -256,7 +252,6 @@ class Block:
         return "crashed", status or 1, {"type": "EarlyExit", "message": message, "line": None}
 
     def finish(self):
-        """Send the result to the host, and let the next block start."""
         if self.finished:
             return
         self.finished = True

@@ -18,15 +18,12 @@ LINGER_S = 2.0
 
 
 class Channels:
-    """The channels of one kind."""
-
     def __init__(self, supervisor, window=WINDOW):
         self.supervisor = supervisor
         self.window = window
         self._channels = {}
 
     def send(self, ident, op, data=b"", **more):
-        """Send the host a message about a channel."""
         self.supervisor.send(wire.CHANNEL, ident, dict(more, op=op), data)
 
     def on_message(self, ident, message, data):
@@ -47,14 +44,11 @@ class Channels:
             raise wire.ProtocolError("a channel can't do %r" % op)
 
     def remove(self, channel):
-        """Remove a channel that has ended."""
         del self._channels[channel.ident]
         self.send(channel.ident, "close")
 
 
 class Channel:
-    """One connection."""
-
     connecting = False
 
     def __init__(self, owner, ident, sock):
@@ -114,17 +108,14 @@ class Channel:
         self.owner.supervisor.stalled.append(self)
 
     def resume(self):
-        """Continue reading."""
         self._stalled = False
         self._update_events()
 
     def add_credit(self, count):
-        """Let the channel send more bytes."""
         self._credit += count
         self._update_events()
 
     def write(self, data):
-        """Write bytes of the host to the connection."""
         self._held += len(data)
         if self._held > self.owner.window:
             raise wire.ProtocolError("channel %d was sent more than it has room for" % self.ident)
@@ -167,7 +158,6 @@ class Channel:
             self.drop()
 
     def drop(self):
-        """Close it and notify the host."""
         if not self.ended:
             self.ended = True
             self._loop.set_events(self._sock, self._events, 0, self._on_ready)

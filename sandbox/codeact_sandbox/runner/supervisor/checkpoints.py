@@ -56,7 +56,6 @@ class Checkpoint:
 
 
 def request_checkpoint(worker, ahead=False):
-    """Request a checkpoint of an interpreter, between two blocks."""
     own_end, checkpoint_end = socket.socketpair()
     requested = Checkpoint(own_end)
     message = {"fds": 1, "ahead": ahead}
@@ -101,8 +100,6 @@ class CheckpointRequest:
 
 
 class WakeRequest:
-    """A checkpoint that is being woken to continue as the session."""
-
     def __init__(self, session, on_done):
         self.session = session
         self.worker = session.worker

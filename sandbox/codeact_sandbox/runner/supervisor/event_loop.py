@@ -10,8 +10,6 @@ MAX_WAIT_S = 3600.0  # poll(2) accepts no timeout above some weeks
 
 
 class EventLoop:
-    """Descriptors and timers, and what to call for them."""
-
     def __init__(self):
         # Not epoll: the kernel limits its entries for each user, and code of the same user could use them up.
         self.selector = selectors.PollSelector()
@@ -31,7 +29,6 @@ class EventLoop:
                 call()
 
     def set_events(self, sock, before, events, call):
-        """Change the events that are waited for on a socket."""
         if not before and events:
             self.selector.register(sock, events, call)
         elif before and not events:

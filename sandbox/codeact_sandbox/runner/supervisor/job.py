@@ -21,8 +21,6 @@ STREAMS = (wire.STDOUT, wire.STDERR)
 
 
 class Jobs:
-    """The jobs that run."""
-
     def __init__(self, supervisor):
         self.running = {}
         # Streamed outputs that wait until nothing else waits for the stream to the host: a result must not wait behind them.
@@ -142,7 +140,6 @@ class Job(process_block.ProcessBlock):
         return self.stdin is None and super().retry()
 
     def tell(self, op, **more):
-        """Send the host a message about this job."""
         self.supervisor.send(wire.JOB, self.ident, dict(more, op=op))
 
     def on_worker_disconnect(self):
@@ -241,8 +238,6 @@ class StreamedOutput(output_capture.OutputCapture):
 
 
 class Stdin:
-    """The standard input of a job."""
-
     def __init__(self, job):
         self._job = job
         self._loop = job.supervisor.loop

@@ -116,8 +116,6 @@ class OutputCapture:
 
 
 class OutputReader:
-    """Reads the pipes of all blocks as they fill."""
-
     def __init__(self, loop):
         self._loop = loop
         # Pipes of ended blocks to which processes of the session may still write.

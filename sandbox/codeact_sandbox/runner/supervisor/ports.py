@@ -10,8 +10,6 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Ports(channels.Channels):
-    """The host's connections to ports on loopback."""
-
     def on_message(self, ident, message, data):
         if message.get("op") != "open":
             super().on_message(ident, message, data)
@@ -29,8 +27,6 @@ class Ports(channels.Channels):
 
 
 class PortChannel(channels.Channel):
-    """One connection to a port."""
-
     connecting = True
     _timer = None
 

@@ -42,8 +42,6 @@ def trust(authority):
 
 
 class Proxy(channels.Channels):
-    """The port and its channels."""
-
     def __init__(self, supervisor, config):
         super().__init__(supervisor, config["window"])
         self._max_channels = config["channels"]

@@ -83,7 +83,6 @@ class Scheduler:
             self.prepare(self.fork_next_worker)
 
     def job_ended(self):
-        """Clean up after a job, and prepare the next one."""
         self._last_end = time.monotonic()
         self.clean_up()
         self.prepare(self.fork_next_worker)
@@ -104,7 +103,6 @@ class Scheduler:
                     os.chmod(folder, mode | stat.S_IRWXU)
 
     def cancel(self, ident):
-        """Kill a block or a job, or take a block out of the queue."""
         block = self.running.get(ident) or self.supervisor.jobs.running.get(ident)
         if block is not None:
             block.stop("cancel")

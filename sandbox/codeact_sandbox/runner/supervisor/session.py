@@ -110,7 +110,6 @@ class Session:
             self._next_checkpoint = checkpoints.request_checkpoint(self.worker, ahead=True)
 
     def on_frame(self, kind, ident, message):
-        """Handle a frame of the interpreter between two blocks."""
         checkpoint = self._next_checkpoint
         if kind == wire.CHECKPOINT_TAKEN and checkpoint is not None and ident == checkpoint.token:
             checkpoint.set_taken(message)
@@ -159,7 +158,6 @@ class Session:
         return [CANCELLED % ", ".join(names)] if names else []
 
     def wake(self, checkpoint, on_done):
-        """Let a checkpoint continue as the session."""
         self.worker = self.supervisor.workers.start_from_checkpoint(checkpoint.pid, checkpoint.sock)
         checkpoints.WakeRequest(self, on_done)
         # The interpreter knows only what it was sent before it was forked.

@@ -12,8 +12,6 @@ NEW_SESSION = "The session had ended between two blocks; this block ran in a new
 
 
 class SessionBlock(block.Block):
-    """A block in the session's live interpreter."""
-
     checkpoint = None
     used_checkpoint = None
     # The outcome of a kill that waits for the checkpoint.

@@ -127,7 +127,6 @@ class Supervisor:
             raise wire.ProtocolError("unknown frame type %r" % kind)
 
     def _run_block(self, ident, request, code):
-        """Complete a request to run a block, and submit it."""
         for name in REQUEST_FIELDS:
             request.setdefault(name, None)
         self._block_count += 1
@@ -187,7 +186,6 @@ class Supervisor:
                 channel.resume()
 
     def fatal(self, text):
-        """Send the host the reason, and exit."""
         os.set_blocking(1, True)
         self.send(wire.FATAL_ERROR, 0, {"error": text})
         self.outbox.flush()
@@ -211,7 +209,6 @@ class Supervisor:
 
 
 def describe(config):
-    """Return what the host wants to know about the sandbox."""
     return {
         "protocol": PROTOCOL,
         "python": ".".join(map(str, sys.version_info[:3])),

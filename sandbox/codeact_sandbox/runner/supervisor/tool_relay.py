@@ -50,7 +50,6 @@ class ToolRelay:
         self.supervisor.paused_relays.discard(self)
 
     def close(self):
-        """Close the connection and drop what has not been forwarded."""
         self.stop()
         self._outbox.close()
         self._sock.close()
@@ -74,7 +73,6 @@ class ToolRelay:
             self.close()
 
     def forward(self):
-        """Forward what there is room for, in both directions."""
         try:
             if not self._stopped:
                 self._outbox.flush()

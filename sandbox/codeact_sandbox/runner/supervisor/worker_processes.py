@@ -12,8 +12,6 @@ NO_PROCESS_STATUS = 71 << 8
 
 
 class WorkerProcess:
-    """A worker: a process forked from the zygote."""
-
     def __init__(self, ident):
         self.ident = ident
         self.connection = None
@@ -178,7 +176,6 @@ class WorkerProcesses:
         worker.connection.close()
 
     def collect(self):
-        """Handle the end of the children of PID 1."""
         zygote_pid, zygote_ended = self._zygote_pid, False
         for pid, status in system.reaped():
             if pid == zygote_pid:
@@ -266,7 +263,6 @@ class ProcessConnection:
             self._flush()
 
     def disconnect(self):
-        """Close the socket; later frames wait for the next one."""
         if self._sock is not None:
             self._selector.unregister(self._sock)
             self._sock.close()
@@ -274,7 +270,6 @@ class ProcessConnection:
 
     @property
     def reconnecting(self):
-        """Whether the process is expected to connect again."""
         return self._sock is None and not self.closed
 
     def send(self, frame, fds=()):

@@ -15,16 +15,12 @@ _ANNOTATIONS = __future__.annotations.compiler_flag
 
 
 class Cell:
-    """A compiled cell."""
-
     def __init__(self, body, last):
         self.body = body
         self.last = last
 
 
 class Cells:
-    """Runs the cells of one session."""
-
     def __init__(self, namespace, loop):
         self.namespace = namespace
         self.inputs = [""]
@@ -44,11 +40,9 @@ class Cells:
 
     @property
     def number(self):
-        """The number of the current cell; its input is `In[number]`."""
         return len(self.inputs) - 1
 
     def run(self, code, filename):
-        """Run a cell; the value of a last expression is printed."""
         execution.show_lines(filename, code)
         self._remember_input(code)
         return execution.run_guarded(filename, lambda: self._run_and_show(code, filename))

@@ -48,8 +48,6 @@ _byte = ctypes.create_string_buffer(1)
 
 
 class CheckpointForker:
-    """Forks the checkpoints of this process."""
-
     def __init__(self, memory_limit, drop_protection):
         self._memory_limit = memory_limit
         self._drop_protection = drop_protection

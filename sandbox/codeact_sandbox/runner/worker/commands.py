@@ -48,8 +48,6 @@ def expand(text, namespace):
 
 
 class _Formatter(string.Formatter):
-    """Evaluates whole expressions in braces."""
-
     def vformat(self, format_string, args, kwargs):
         parts = []
         for literal, name, spec, conversion in self.parse(format_string):

@@ -234,12 +234,10 @@ def _file_name(kind, number):
 
 
 def _line(parts, name, left_out):
-    """Return the line that stands for a display in the output."""
     return line_of(parts.get(TEXT, b"").decode("utf-8", "replace"), ([name] if name else []) + left_out)
 
 
 def line_of(text, remarks):
-    """Return a line with the text of a display, and remarks."""
     remarks = "; ".join(remarks)
     if not remarks:
         return text

@@ -26,8 +26,6 @@ _own_files = ("<codeact ", "<host_tools.")
 
 
 class Outcome:
-    """How Python code ended."""
-
     def __init__(self, exit_code=0, value=None, error=None):
         self.exit_code = exit_code
         self.value, self.plain = value or (None, None)

@@ -49,7 +49,6 @@ def __getattr__(name):
 
 
 def new_figure_manager(num, *arguments, FigureClass=None, **named):  # noqa: N803 - the name that matplotlib uses
-    """Return the manager of a new figure, for matplotlib."""
     figure_class = FigureClass or importlib.import_module("matplotlib.figure").Figure
     return new_figure_manager_given_figure(num, figure_class(*arguments, **named))
 

@@ -35,7 +35,6 @@ def install(config):
 
 
 def own_import(name):
-    """Import a module for this program itself."""
     with own_path():
         return importlib.import_module(name)
 

@@ -28,8 +28,6 @@ IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside o
 
 
 class ScriptInterpreter:
-    """Streams and `__main__` for one script."""
-
     def __init__(self):
         stdio.open_streams()
         self.namespace = execution.new_main()
@@ -150,7 +148,6 @@ def _exchange_messages():
 
 
 def enter_environment(request):
-    """Change to the directory and set the variables of a request."""
     change_directory(request["cwd"])
     set_variables(request)
 
@@ -214,8 +211,6 @@ NO_DEBUGGER = (
 
 
 def _replace_interactive(get_ipython):
-    """Replace the functions that would wait for a user."""
-
     def ask(prompt="", /):
         """Raise an error that says what to do instead: nobody can answer."""
         raise EOFError(NO_INPUT % "input()")

@@ -24,8 +24,6 @@ def load(cells):
 
 
 class IPythonShell:
-    """IPython's shell, for the cells of a session."""
-
     def __init__(self, cells):
         namespace = cells.namespace
         saved = {name: namespace[name] for name in ("_", "__", "___") if name in namespace}
@@ -45,12 +43,10 @@ class IPythonShell:
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
 
     def begin_cell(self, text):
-        """Trigger the events before a cell, for extensions such as autoreload."""
         self.public.events.trigger("pre_execute")
         self.public.events.trigger("pre_run_cell", self._info(text))
 
     def end_cell(self, text, error):
-        """Trigger the events after a cell."""
         result = self._kinds.ExecutionResult(self._info(text))
         result.error_in_exec = error
         self.public.events.trigger("post_execute")
@@ -71,7 +67,6 @@ class IPythonShell:
         return self.public.transform_cell(text)
 
     def text_of(self, value):
-        """Return the text by which IPython shows a value."""
         return self.public.display_formatter.formatters["text/plain"](value)
 
 
@@ -115,7 +110,6 @@ class SessionPublisher:
         displays.publish(data, metadata, (transient or {}).get("display_id"), update)
 
     def clear_output(self, wait=False):
-        """Drop what the block has shown before."""
         displays.clear()
 
 

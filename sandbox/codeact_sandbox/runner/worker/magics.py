@@ -115,7 +115,6 @@ class Magics:
             print("Wall time: %s" % _seconds(time.perf_counter() - began))
 
     def cell_writefile(self, line, cell):
-        """Write a cell to a file; `-a` appends."""
         words = shlex.split(line)
         append = words[:1] in (["-a"], ["--append"])
         if len(words) != 1 + append:

@@ -61,7 +61,6 @@ class ZMQLikeSmallShell:
         """Do nothing, as `begin_cell`."""
 
     def text_of(self, value):
-        """Return the text by which a value is shown."""
         return values.own_text(value)
 
     @property

@@ -103,7 +103,6 @@ class SessionStreams:
         self.standard = ()
 
     def patch_threads(self):
-        """Mark new threads with the block that has started them."""
         _mark(threading.Thread, "start", self._start_marked)
         # Threads of a pool outlive the block that has made it; a call belongs to the block that has submitted it.
         _mark(thread_pool(), "submit", self._submit_marked)
@@ -136,7 +135,6 @@ class SessionStreams:
         return not self.running or getattr(thread, "_codeact_block", self.block) != self.block
 
     def keep_late(self, data):
-        """Keep output of a thread of an earlier block."""
         room = max(0, LATE_LIMIT - len(self.late))
         self.late += data[:room]
         self.late_dropped += max(0, len(data) - room)

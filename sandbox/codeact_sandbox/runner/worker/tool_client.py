@@ -80,7 +80,6 @@ class ToolClient:
         return waiter.take()
 
     def close(self, reason=ENDED):
-        """Close the connection; calls that wait fail with the reason."""
         with self._closing:
             if self.ended is None:
                 self.ended = reason
@@ -266,8 +265,6 @@ class ToolClient:
 
 
 class Waiter:
-    """A thread that waits for an answer."""
-
     begun = abandoned = done = False
     frame = payload = failure = None
 
@@ -290,15 +287,12 @@ class Waiter:
             pass
 
     def take(self):
-        """Return the answer."""
         if self.failure is not None:
             raise RuntimeError(self.failure)
         return self.payload
 
 
 class LoopWaiter:
-    """A coroutine that waits for an answer."""
-
     begun = abandoned = done = False
     frame = payload = failure = None
     take = Waiter.take

@@ -37,8 +37,6 @@ class _Default:
 
 
 class _Type:
-    """A type without its own name in a stub's signature."""
-
     def __init__(self, text):
         self.text = text
 
@@ -101,8 +99,6 @@ class _Group(_types.ModuleType):
 
 
 class _Stub:
-    """The parameters and the result of a function."""
-
     def __init__(self, name, data):
         self.name = name
         self.rows = {row["name"]: row for row in data["parameters"]}

@@ -33,8 +33,6 @@ _added = {}
 
 
 class _Running:
-    """The client of the running block."""
-
     client = None
 
 
@@ -168,7 +166,6 @@ def public():
 
 
 def open_client(fd, config):
-    """Let the starting block call host tools, over a socket."""
     _Running.client = tool_client.ToolClient(Socket(fileno=fd), config["tools"]["call_bytes"])
 
 

@@ -69,7 +69,6 @@ class Worker:
     # Blocks
 
     def _run_script(self, ident, request, code, fds):
-        """Run a Python block of process mode, and exit."""
         self._open_streams(request, fds)
         interpreter.enter_environment(request)
         self._add_user_site()
@@ -85,7 +84,6 @@ class Worker:
         os._exit(outcome.exit_code)
 
     def _run_cell(self, ident, request, code, fds):
-        """Run a Python block of a session, and reconnect."""
         if self.session is None:
             self.session = interpreter.SessionInterpreter()
             self.forker.checkpoints.hide()
@@ -354,6 +352,5 @@ class DescriptorReserve:
             _set_limit(resource.RLIMIT_NOFILE, (min(self._limit or hard, hard - RESERVED_FDS), hard))
 
     def release(self):
-        """Raise the limit again."""
         self._limit, hard = _get_limit(resource.RLIMIT_NOFILE)
         _set_limit(resource.RLIMIT_NOFILE, (hard, hard))
