@@ -54,8 +54,8 @@ class AsyncSandbox:
     The arguments and errors are those of `Sandbox`.
     """
 
+    # Finds the addresses of the hosts in `allow_domains`, in a thread.
     resolve_name: Resolver = staticmethod(resolve_by_system)
-    """Finds the addresses of the hosts in `allow_domains`, in a thread."""
     timeout = 60.0  # wall-clock seconds that a block may take
     starts = 0  # number of sandboxes started. If it has changed, what the last one contained is gone.
     unrecorded = 0  # number of blocks run and rollbacks made in this sandbox by callers that keep no journal

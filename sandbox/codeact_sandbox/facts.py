@@ -22,12 +22,12 @@ MAX_NAME_CHARS = 200
 MAX_SHOWN = 30
 MAX_COUNTED = 1000
 MAX_NUMBER = 2**63 - 1  # what a file system reports is not more
+# Packages that are looked for, beside those that an option names.
 PACKAGES = (
     *("numpy", "pandas", "scipy", "matplotlib", "sympy", "scikit-learn", "statsmodels", "seaborn", "plotly", "altair"),
     *("pillow", "requests", "httpx", "beautifulsoup4", "lxml", "openpyxl", "pyyaml", "networkx", "tabulate", "tqdm"),
     *("ipython", "torch", "transformers", "polars", "pyarrow", "duckdb", "sqlalchemy"),
 )
-"""Packages that are looked for, beside those that an option names."""
 COMMANDS = ("bash", "git", "curl", "wget", "node", "gcc", "make", "Rscript", "pdftotext", "ffmpeg", "sqlite3", "jq")
 
 

@@ -88,9 +88,9 @@ class SandboxPool:
         self._sandboxes: _Sandboxes | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
+        # Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is
+        # called often, by threads of the pool; set it before `start`.
         self.expected: Callable[[], int | None] = lambda: None
-        """Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is
-        called often, by threads of the pool; set it before `start`."""
 
     def check(self, options: SandboxOptions, tools: Toolset) -> None:
         """Check that these sandboxes can be used with some options; the ValueError names the options that differ."""

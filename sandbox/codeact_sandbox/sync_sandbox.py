@@ -101,8 +101,8 @@ class Sandbox:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
+        # What other threads wait for.
         self._outcomes: set[Future[Any]] = set()
-        """What other threads wait for."""
 
     exec = _waiting(AsyncSandbox.exec)
     restart = _waiting(AsyncSandbox.restart)

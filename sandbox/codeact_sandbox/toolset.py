@@ -21,8 +21,8 @@ from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.types.limits import ToolLimits
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
 
+# A typed function, sync or async, an object of the `HostToolProtocol` protocol, a source of such objects, or an MCP server.
 Tool = Callable[..., Any] | HostToolProtocol | ToolSource | McpServer
-"""A typed function, sync or async, an object of the `HostToolProtocol` protocol, a source of such objects, or an MCP server."""
 
 MAX_TOOLS = 10_000
 _threads = Threads(most=1, name="codeact-stubs")
@@ -38,14 +38,14 @@ class Toolset:
     ) -> None:
         self._approve = self._approving = _checked(approve)
         self._ready: list[HostToolProtocol | ToolSource] = []
+        # Writes files with the signatures of all tools, once; None if the tools are few.
         self.stubs: Callable[[], Future[dict[str, bytes]]] | None = None
-        """Writes files with the signatures of all tools, once; None if the tools are few."""
         self._in_use: tuple[HostToolProtocol, ...] = ()
         self._added: tuple[Any, ...] = ()
+        # All tools; None before `start` if there are sources of tools to start.
         self.known: tuple[HostToolProtocol, ...] | None = ()
-        """All tools; None before `start` if there are sources of tools to start."""
+        # What runs the tools.
         self.broker = ToolBroker((), limits or ToolLimits(), approve)
-        """What runs the tools."""
         self._given = self._adopt(tools)
 
     def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:

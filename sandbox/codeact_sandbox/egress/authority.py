@@ -31,8 +31,8 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._certificate = self._sign("Authority of a sandbox", self._key.public_key(), None)
+        # Its certificate.
         self.pem: str = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
-        """Its certificate."""
 
     def _sign(self, name: str, public_key: Any, host: Any) -> Any:
         """Return the certificate of a host, or the authority's own for None."""

@@ -15,10 +15,10 @@ from codeact_sandbox.types.host_names import Address, is_address, with_port
 RESOLVE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_ADDRESSES = 4
+# Threads that look up names for one sandbox at the same time, those for which nobody waits any more included.
 MAX_THREADS = 64
-"""Threads that look up names for one sandbox at the same time, those for which nobody waits any more included."""
+# Finds the IP addresses of a name; it may block, and raises OSError if there are none.
 Resolver = Callable[[str], Sequence[str]]
-"""Finds the IP addresses of a name; it may block, and raises OSError if there are none."""
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

@@ -24,11 +24,11 @@ class Gateway(Channels):
         super().__init__()
         self.log = ConnectionLog()
         self.secrets = secrets
+        # The settings of the supervisor's end.
         self.settings: dict[str, Any] = {
             "window": WINDOW, "channels": MAX_CHANNELS, "domains": connector is not None, "index": index is not None,
             "authority": secrets.authority.pem if secrets is not None else None,
         }  # fmt: skip
-        """The settings of the supervisor's end."""
         self._connector = connector or Connector(Policy(()))
         self._index = index
         self._shut = False

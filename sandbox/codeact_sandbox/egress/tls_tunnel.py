@@ -17,8 +17,8 @@ from codeact_sandbox.types.host_names import is_address, normalise, with_port
 HELLO_LIMIT = 64 * 1024
 HELLO_TIMEOUT_S = 10.0
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+# The TLS record of a fatal alert: the client's server name is refused.
 UNRECOGNIZED_NAME = bytes([21, 3, 3, 0, 2, 2, ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME])
-"""The TLS record of a fatal alert: the client's server name is refused."""
 _HANDSHAKE = 22
 _VERSION_MAJOR = 3
 _CHANGE_CIPHER_SPEC = b"\x14\x03\x03\x00\x01\x01"

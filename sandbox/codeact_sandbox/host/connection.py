@@ -33,11 +33,11 @@ from codeact_sandbox.types.filenames import printable
 EXIT_DETAIL_TIMEOUT_S = 2.0
 READ_BYTES = 64 * 1024
 MAX_READS = 64
+# Frames that may wait for room; far fewer do while the sandbox reads, since what it can ask for at once is limited.
 MAX_UNSENT = 20_000
-"""Frames that may wait for room; far fewer do while the sandbox reads, since what it can ask for at once is limited."""
 _KEEP_ALIVE = protocol.pack(wire.KEEP_ALIVE, 0, {})
+# Called in the connection's thread with the type of a frame and its content, as they come: output, or a display.
 OutputCallback = Callable[[bytes, bytes | Display], None]
-"""Called in the connection's thread with the type of a frame and its content, as they come: output, or a display."""
 Handler = Callable[[int, bytes], None]  # called in the connection's thread with the id and the payload of a frame
 
 
@@ -90,6 +90,7 @@ class Connection:
         self.hello = Completion[dict[str, Any]]()  # the runner's first message
         self.ended = Completion[SandboxError]()  # completed with the reason when the connection is closed
         self.error: SandboxError | None = None  # why it is closed, or None
+        # Who processes frames, by type; to be completed before `open`.
         self.handlers: dict[bytes, Handler] = {
             wire.HELLO: self._on_hello,
             wire.STDOUT: partial(self._on_output, wire.STDOUT),
@@ -99,7 +100,6 @@ class Connection:
             wire.ANSWER: self._on_reply,
             wire.FATAL_ERROR: self._on_fatal,
         }
-        """Who processes frames, by type; to be completed before `open`."""
         self.state = State.CONNECTING  # only this class changes it
         self._stream = stream
         self._name = name

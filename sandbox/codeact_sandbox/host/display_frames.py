@@ -15,8 +15,8 @@ from codeact_sandbox.types.text import check_nesting
 MAX_DISPLAYS = 100  # of a block, as the runner counts them too
 MAX_BYTES = 16_000_000
 MAX_LINE = 80 * 1024  # of the line of one display
+# Lists and objects in the JSON of a block's displays: each can take fifty times as much memory as its text.
 MAX_CONTAINERS = 300_000
-"""Lists and objects in the JSON of a block's displays: each can take fifty times as much memory as its text."""
 _BINARY = (*IMAGES, "application/pdf")
 _SIGNATURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -29,8 +29,8 @@ _SIGNATURES = {
 
 @dataclass
 class Displays:
+    # By their number in the block, from 1, in the order in which they were first shown.
     kept: dict[int, Display] = field(default_factory=dict)
-    """By their number in the block, from 1, in the order in which they were first shown."""
     cleared: int = 0  # how many were dropped because the code has asked for that
     count: int = 0  # how many have come
     _frames: int = 0

@@ -149,8 +149,8 @@ class Process:
         self.ident = ident
         self.command = command
         self.reply: Future[Reply] = Completion()  # completed with its end
+        # The output that is kept; if it is streamed, what `read` has returned.
         self.kept: dict[Stream, Kept] = {stream: Kept(owner.output_limit) for stream in STREAMS.values()}
-        """The output that is kept; if it is streamed, what `read` has returned."""
         self.began = time.monotonic()
         self._owner = owner
         self._connection = connection

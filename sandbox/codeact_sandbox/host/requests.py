@@ -122,8 +122,8 @@ class RunningBlocks:
     def __init__(
         self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
     ) -> None:
+        # Files of cancelled blocks, by name; they are not on the host yet.
         self.undelivered: dict[str, dict[str, Any]] = {}
-        """Files of cancelled blocks, by name; they are not on the host yet."""
         self._requests = requests
         self._stop = stop
         self._output_room = 2 * output_limit + OUTPUT_SLACK

@@ -23,8 +23,8 @@ from codeact_sandbox.types.errors import SandboxProtocolError
 MAX_COMPILED = 2 * 1024 * 1024
 MAX_KEPT = 16
 RUNNER = Path(__file__).parents[1] / "runner"
+# Frames with modules that sandboxes have compiled, by the Python that did: only sandboxes with the same Python get them.
 _kept: dict[Hashable, bytes] = {}
-"""Frames with modules that sandboxes have compiled, by the Python that did: only sandboxes with the same Python get them."""
 _kept_lock = threading.Lock()
 
 

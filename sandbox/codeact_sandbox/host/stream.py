@@ -70,8 +70,8 @@ class Launcher(Protocol):
 class Calls(Protocol):
     """Answers the calls that a block makes to host tools."""
 
+    # Sends a call's number and its answer, from any thread; set before the block can call.
     send: Callable[[bytes], None] | None
-    """Sends a call's number and its answer, from any thread; set before the block can call."""
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
         """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread."""

@@ -19,8 +19,8 @@ from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.tools.search import are_many, described
 
 Tools = Callable[..., Any] | Sequence[Callable[..., Any]] | None
+# Sandboxes that are alive; the one that was not used for the longest time is stopped for another one.
 MAX_SANDBOXES = 16
-"""Sandboxes that are alive; the one that was not used for the longest time is stopped for another one."""
 INSTRUCTIONS = """Use the tool execute_code to compute, to work with files, and to call the functions that its description lists.
 Variables stay from call to call. Print what you need to see. Prefer one call that does all."""
 DESCRIPTION = (

@@ -14,8 +14,8 @@ from pydantic import Field, PrivateAttr
 from codeact_sandbox import Sandbox
 from codeact_sandbox.integrations.answers import answer_of
 
+# Sandboxes that are alive; the one that was not used for the longest time is stopped for another one.
 MAX_SANDBOXES = 16
-"""Sandboxes that are alive; the one that was not used for the longest time is stopped for another one."""
 
 
 class CodeactCodeExecutor(BaseCodeExecutor):

@@ -32,8 +32,8 @@ Args:
 """
 CANT_ASK = "the MCP client can't ask its user; `--allow` of `codeact mcp` names tools that need no answer"
 
+# The `Context` of the request that runs the code.
 client: ContextVar[Any] = ContextVar("client")
-"""The `Context` of the request that runs the code."""
 
 
 class _Consent(BaseModel):

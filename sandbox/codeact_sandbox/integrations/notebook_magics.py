@@ -62,8 +62,8 @@ def cell_error(name: str, message: str) -> SandboxCellError:
 
 class CellOutput:
     def __init__(self) -> None:
+        # Characters of the line of a display, which the display replaces, that have not come yet.
         self._line_left = 0
-        """Characters of the line of a display, which the display replaces, that have not come yet."""
         self._chars = 0  # characters of the output that have come
         self._shown: dict[str, str] = {}
         self._bytes = 0

@@ -15,8 +15,8 @@ from codeact_sandbox.types.filenames import printable_text
 from codeact_sandbox.types.text import apply_carriage_returns, check_nesting
 
 TEXT = "text/plain"
+# Types of images that a notebook or a model can be shown, with the ends of their files' names.
 IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
-"""Types of images that a notebook or a model can be shown, with the ends of their files' names."""
 FIGURES = {
     **IMAGES,
     "image/svg+xml": ".svg",
@@ -26,10 +26,10 @@ FIGURES = {
 DOCUMENTS = {"text/html": ".html", "text/markdown": ".md", "text/latex": ".tex", "application/json": ".json"}
 MAX_TEXT_CHARS = 100_000
 MAX_NESTING = 100
+# Bytes of JSON that are parsed although nobody has asked for the value.
 SMALL_JSON = 64 * 1024
-"""Bytes of JSON that are parsed although nobody has asked for the value."""
+# HTML of a block's displays: base64 makes the most that they can have a third longer.
 MAX_SHOWN_BYTES = 24_000_000
-"""HTML of a block's displays: base64 makes the most that they can have a third longer."""
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_FRAME_HEIGHT = 600
 # Code without network could otherwise send data with the requests that a browser makes for what HTML refers to.

@@ -29,13 +29,13 @@ _REFUSED = {
 }
 # Variables that the interpreter reads only at its start. It starts with no other variables of Python. Each value is checked: it
 # must not be able to name a folder that code can write to.
+# A word that is accepted, and the bounds of a number.
 _INTERPRETER = {
     "PYTHONHASHSEED": ("random", 0, 2**32 - 1),
     "PYTHONINTMAXSTRDIGITS": ("0", 640, 2**31 - 1),
     "PYTHONOPTIMIZE": ("", 0, 2),
     "PYTHONUTF8": ("", 0, 1),
 }
-"""A word that is accepted, and the bounds of a number."""
 # Linux starts no program with a longer variable.
 _MAX_BYTES = 128 * 1024
 _MAX_TOTAL_BYTES = 1024 * 1024

@@ -9,14 +9,14 @@ MAX_COMPONENT_BYTES = 255
 MAX_NAME_BYTES = 4000  # stays under PATH_MAX (4096) with `/workspace/` in front
 MAX_DEPTH = 64  # a scan of the workspace has one descriptor open per level
 PART_PREFIX = ".codeact-part-"  # files that are being written on the host have such names until they are complete
+# Variation selectors, of Unicode's property Variation_Selector.
 _SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""Variation selectors, of Unicode's property Variation_Selector."""
 _OTHERS = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufff8"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 )
+# Characters that programs show as nothing, of Unicode's property Default_Ignorable_Code_Point, as ranges of an expression.
 DEFAULT_IGNORABLE = _SELECTORS + _OTHERS
-"""Characters that programs show as nothing, of Unicode's property Default_Ignorable_Code_Point, as ranges of an expression."""
 _BLANK = "\u2800\U00016fe4\U0001d159"  # symbols without anything to see; spaces are not printable for Python
 _INVISIBLE = re.compile(f"[{DEFAULT_IGNORABLE}{_BLANK}]")
 # A selector has no effect after most of ASCII, a space or another one; before the first character of a part can be anything.

@@ -72,11 +72,11 @@ _BUILT_IN = (
     Language("octave", ("octave",), "m", (), ("%", "#")),
 )
 
+# The built-in languages by label; whether the image has the command is known when a block runs.
 LANGUAGES: dict[str, Language] = {
     **{label: language for language in _BUILT_IN for label in (language.name, *language.aliases)},
     **{f"python3.{minor}": _BUILT_IN[0] for minor in range(100)},
 }
-"""The built-in languages by label; whether the image has the command is known when a block runs."""
 
 
 def find_language(label: str) -> Language | None:

@@ -14,11 +14,11 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from codeact_sandbox.types.keyword_model import KeywordModel
 
+# Bytes of a frame between the host and a sandbox.
 MAX_PAYLOAD = 8 * 1024 * 1024
-"""Bytes of a frame between the host and a sandbox."""
 SHORTEST_TIMEOUT_S = 0.001
+# With less, the interpreter of the sandbox is killed as it starts.
 LEAST_MEMORY = 20 * 1024**2
-"""With less, the interpreter of the sandbox is killed as it starts."""
 MOST_DEFAULT_MEMORY = 4 * 1024**3
 UNKNOWN_MACHINE_MEMORY = 4 * 1024**3
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}

@@ -187,8 +187,8 @@ class Attachments:
     """All recorders and observers of a sandbox. Any thread may attach and detach, at any time."""
 
     def __init__(self) -> None:
+        # What is attached now, in the order in which it was attached.
         self.current: tuple[Attachment, ...] = ()
-        """What is attached now, in the order in which it was attached."""
         self._changing = threading.Lock()
 
     def attach(self, recorder: Recorder | None, observers: Sequence[Observer]) -> Callable[[], None]:

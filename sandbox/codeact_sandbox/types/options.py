@@ -139,12 +139,12 @@ class SandboxOptions(KeywordModel):
         extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, arbitrary_types_allowed=True
     )
 
+    # Name of the backend: `docker` or `bubblewrap`.
     backend: ClassVar[Literal["docker", "bubblewrap"]]
-    """Name of the backend: `docker` or `bubblewrap`."""
+    # Options that do not shape the sandbox itself: they may differ between a pool and those who use its sandboxes.
     per_run: ClassVar[Set[str]] = {
         *("timeout", "work_dir", "snapshot", "write_back", "tool_limits"),
     }
-    """Options that do not shape the sandbox itself: they may differ between a pool and those who use its sandboxes."""
 
     timeout: Annotated[float, BeforeValidator(parse_timeout), "Wall-clock seconds that a block may take."] = 60
     work_dir: Annotated[
@@ -379,8 +379,8 @@ class BubblewrapOptions(SandboxOptions):
         return self
 
 
+# The options of each backend, by its name.
 OPTIONS: dict[str, type[DockerOptions] | type[BubblewrapOptions]] = {
     "docker": DockerOptions,
     "bubblewrap": BubblewrapOptions,
 }
-"""The options of each backend, by its name."""

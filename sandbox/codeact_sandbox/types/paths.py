@@ -5,6 +5,7 @@ DATA = "/data"
 SKILLS = "/skills"
 PACKAGES = "/packages"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
+# Variables of every process in the sandbox, besides those of its image or backend.
 ENVIRONMENT = {
     "HOME": HOME,
     # Programs ask for a name, and the user that owns a mounted folder has none in the image.
@@ -17,9 +18,8 @@ ENVIRONMENT = {
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
 }
-"""Variables of every process in the sandbox, besides those of its image or backend."""
+# What pip shows in a sandbox without a network.
 NO_INDEX = (
     "pip can't install here: code has to use what is installed, unless whoever runs this sandbox sets allow_pip=True "
     "(on the command line: --allow-pip or --package NAME)"
 )
-"""What pip shows in a sandbox without a network."""

@@ -53,8 +53,8 @@ class PipeStream:
         self._stdin, self._stdout = process.stdin, process.stdout
         for pipe in (self._stdin, self._stdout):
             os.set_blocking(pipe.fileno(), False)
+        # The process's standard output and input; -1 when closed.
         self.read_fd, self.write_fd = self._stdout.fileno(), self._stdin.fileno()
-        """The process's standard output and input; -1 when closed."""
         self.read: Callable[[int], bytes | None] = self._stdout.read
         self.write: Callable[[memoryview], int | None] = self._stdin.write
 
