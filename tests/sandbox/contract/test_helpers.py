@@ -98,10 +98,9 @@ async def test_wrapped_standard_output_writes_and_leaves_later_blocks_alone(exec
 
 
 @SESSIONS
-@pytest.mark.parametrize("name", ["pprint", "subprocess", "inspect", "difflib", "timeit", "tempfile", "asyncio"])
+@pytest.mark.parametrize("name", ["pprint", "subprocess", "difflib", "tempfile", "asyncio"])
 async def test_file_with_a_module_name_does_not_shadow_the_sandbox(executor, name):
     await run(executor, f"import os; os.chdir('/workspace'); open('{name}.py', 'w').write('VALUE = 1')")
     assert await out(executor, "!echo shell") == "shell\n"
     assert await out(executor, "{'a' * 60: 'b' * 60}") == f"{ {'a' * 60: 'b' * 60} }\n"
-    assert "bytes" in await out(executor, "len?") or "items" in await out(executor, "len?")
     await run(executor, f"os.remove('{name}.py')")

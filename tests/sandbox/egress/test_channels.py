@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import SandboxError, SandboxProtocolError
-from codeact_sandbox.egress import channel
+from codeact_sandbox.egress import channels
 from codeact_sandbox.egress.connector import Connector
 from codeact_sandbox.egress.gateway import MAX_CHANNELS, Gateway
 from codeact_sandbox.host import protocol
@@ -151,7 +151,7 @@ class TestHost:
             OPEN + raw(b"N", 1, message({"op": "credit", "bytes": 1.5})),
             OPEN + raw(b"N", 1, message({"op": "credit", "bytes": 10**9})),
             OPEN + raw(b"N", 1, message({"op": "close"})) * 2,
-            OPEN + raw(b"N", 1, message({"op": "data"}, bytes(channel.WINDOW + 1))),
+            OPEN + raw(b"N", 1, message({"op": "data"}, bytes(channels.WINDOW + 1))),
             b"".join(raw(b"N", 1 + number, message({"op": "open"})) for number in range(MAX_CHANNELS + 1)),
         ],
     )  # fmt: skip
