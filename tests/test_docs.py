@@ -46,10 +46,8 @@ ANSWERS = {
 """What the model answers to a program; `MODEL_SAYS` to all others."""
 SALES = "product,units,price\nkettle,3,24.50\nteapot,7,39.00\ncup,20,4.25\n"
 PRINTS = {
-    ("getting-started.md", 1): '{"Oslo": 7, "Rome": 19}\n',
     ("coming-from.md", 1): "The teapot brought in the most: 273.00 euros.\n",
     ("coming-from.md", 2): "teapot: 273.00 euros\n",
-    ("coming-from.md", 3): "figure-1.png ['image/png', 'text/plain']\nteapot\n",
     ("README.md", 1): "cheapest: milk\n",
     ("README.md", 2): "CodeActAgent: 110\n",
     ("models.md", 1): "Yes, it is.\n",
