@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
 from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
+from codeact_sandbox.tools.question_text import shown_whole
 from codeact_sandbox.tools.terminal import Question, ask
-from codeact_sandbox.types.filenames import printable
 
 YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")
 PROMPT = "Run this code? [y]es, [a]ll of this run, or why not (Enter: no): "
@@ -33,6 +33,10 @@ class CodeApproval:
         """Ask in the terminal and on the page, and return the first answer; the other question is withdrawn."""
         if self._all:
             return ApprovalResponse(approved=True, reason="all code was approved")
+        try:
+            shown_whole(request.code)
+        except ValueError as error:
+            return ApprovalResponse(approved=False, reason=f"the code can't be approved: {error}")
         waiting = {asyncio.ensure_future(self._in_terminal(request.code))}
         if self.control is not None:
             waiting.add(asyncio.ensure_future(_on_page(self.control, request.code)))
@@ -63,14 +67,11 @@ class CodeApproval:
 
 
 async def _on_page(control: RunControl, code: str) -> ApprovalResponse:
-    try:
-        approved = await control.ask(ApprovalQuestion("code", code))
-    except ValueError as error:
-        raise EOFError(f"the code can't be shown on the page: {error}") from None
+    approved = await control.ask(ApprovalQuestion("code", code))
     return ApprovalResponse(approved=approved, reason="" if approved else "the person said no on the run's page")
 
 
 async def ask_about(code: str) -> str:
     """Show code in the terminal, and return the answer to the question whether it may run."""
-    text = "\n".join(map(printable, code.splitlines()))
-    return await ask(Question("the code", f"The model wants to run this code:\n{text}\n", PROMPT, YES + ALL))
+    text = f"The model wants to run this code:\n{shown_whole(code)}\n"
+    return await ask(Question("the code", text, PROMPT, YES + ALL))

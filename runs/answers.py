@@ -19,13 +19,14 @@ from autogen_codeact.runs.errors import RunError, RunFileError
 from autogen_codeact.runs.events import QuestionAsked
 from autogen_codeact.runs.store import EVENTS, run_name
 from codeact_sandbox.files.regular_files import open_regular
+from codeact_sandbox.tools.question_text import can_be_shown, shown_whole
 from codeact_sandbox.types.filenames import printable
 
 ANSWERS = "answers"
 MAX_REASON = 1_000
 MAX_OPEN = 100  # questions of a run that can be open at the same time
 _MAX_BYTES = 16 * 1024
-_MAX_SHOWN = 2_000
+_MAX_NOTE = 2_000
 
 
 class Answer(BaseModel):
@@ -50,7 +51,7 @@ class Question:
     def note(self) -> str:
         """What the model is told about a call at which its code was stopped."""
         answer, text = self.answer, self.asked.text
-        call = f"{self.asked.tool} with the arguments {text[:_MAX_SHOWN]}{'…' if len(text) > _MAX_SHOWN else ''}"
+        call = f"{self.asked.tool} with the arguments {text[:_MAX_NOTE]}{'…' if len(text) > _MAX_NOTE else ''}"
         if answer is not None and answer.approved:
             now = "It is approved now: it may be made once, with exactly these arguments."
         else:
@@ -61,9 +62,10 @@ class Question:
     def describe(self) -> str:
         """Return the question as text for a terminal: what may run, or may be called."""
         asked = self.asked
-        text = printable(asked.text, keep="\n\t")
-        if len(text) > _MAX_SHOWN:
-            text = f"{text[:_MAX_SHOWN]} … and {len(text) - _MAX_SHOWN:,} characters more: `codeact view` shows all"
+        try:
+            text = shown_whole(asked.text)
+        except ValueError as error:
+            text = f"[this can only be denied: {error}]"
         what = "run this code" if asked.tool is None else f"call {printable(asked.tool)} with these arguments"
         return f"{asked.question}: may {printable(asked.agent)} {what}?\n{text}"
 
@@ -106,6 +108,8 @@ def write_answers(path: Path, questions: Sequence[Question], decisions: Mapping[
             raise _answered(question.answer)
         if not isinstance(decision, bool | str):
             raise TypeError(f"decisions= takes True, False or a reason for {name}, not {decision!r:.50}.")
+        if decision is True and not can_be_shown(question.asked.text):
+            raise RunError(f"{name} can't be approved, because it is too long to be shown.")
     for name, decision in decisions.items():
         reason = decision[:MAX_REASON] if isinstance(decision, str) else ""
         answer = Answer(question=name, sha256=known[name].asked.sha256, approved=decision is True, reason=reason)

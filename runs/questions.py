@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,12 +17,12 @@ from autogen_codeact.runs.results import CallRecord
 from autogen_codeact.runs.writer import LogWriter
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.tools.approval import ToolApprovalRequest
+from codeact_sandbox.tools.question_text import MAX_SHOWN, arguments_text, can_be_shown
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 T = TypeVar("T")
-MAX_TEXT = 200_000  # characters of code or arguments that somebody can judge
 SETTLE_S = 0.05
-_TOO_MUCH = (False, f"nobody can judge more than {MAX_TEXT:,} characters or {MAX_OPEN} questions")
+_TOO_MUCH = (False, f"nobody can judge more than {MAX_SHOWN:,} characters or {MAX_OPEN} questions")
 Key = tuple[str, int, int]
 MakeFinished = Callable[[FileStore], HostCallFinished]
 
@@ -96,7 +95,7 @@ class Questions:
 
     async def about_call(self, agent: str, number: int, step: object, request: ToolApprovalRequest) -> tuple[bool, str]:
         """Return whether a call may be made; without an answer the run ends, and this waits until it is cancelled."""
-        text = await in_thread(lambda: json.dumps(request.arguments, ensure_ascii=False, indent=2, sort_keys=True))
+        text = await in_thread(arguments_text, request.arguments)
         question = await self._question(agent, number, request.name, text)
         if question is None:
             return _TOO_MUCH
@@ -116,7 +115,7 @@ class Questions:
             fits = asked.block == number if tool is None else not each.used
             if fits and (asked.agent, asked.tool, asked.sha256) == (agent, tool, sha256):
                 return each
-        if len(text) > MAX_TEXT or len(self.open) >= MAX_OPEN:
+        if len(self.open) >= MAX_OPEN or not can_be_shown(text):
             return None
         name = f"q{len(self._all) + 1}"
         asked = QuestionAsked(question=name, agent=agent, block=number, tool=tool, text=text, sha256=sha256)

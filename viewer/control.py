@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,9 +14,7 @@ from typing import Any, Literal
 
 from autogen_codeact.viewer.schema import Document
 from autogen_codeact.viewer.text import bounded
-from codeact_sandbox.types.filenames import printable
-
-_MAX_TEXT = 1_000_000
+from codeact_sandbox.tools.question_text import arguments_text, shown_whole
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class ApprovalQuestion:
         kind: `call` of a tool, or `code` that is to run.
         text: What is asked, or the code.
         tool: The tool, or None.
-        arguments: The call's arguments by name, or None.
+        arguments: The call's arguments by name, or as JSON text, or None.
         agent: Whose code it is, if that is known.
     """
 
@@ -43,7 +40,8 @@ class ApprovalQuestion:
         """All arguments as JSON, or None."""
         if self.arguments is None:
             return None
-        return _decided(json.dumps(self.arguments, ensure_ascii=False, indent=2, default=str))
+        is_text = isinstance(self.arguments, str)
+        return shown_whole(self.arguments if is_text else arguments_text(self.arguments))
 
     def document(self, number: int) -> Document:
         """Return the question as the page gets it."""
@@ -53,13 +51,8 @@ class ApprovalQuestion:
             "kind": self.kind,
             "tool": bounded(self.tool, 200) if self.tool is not None else None,
             "arguments": self.arguments_text,
-            "text": _decided(self.text),
+            "text": shown_whole(self.text),
         }
-
-
-def _decided(text: str) -> str:
-    """Return text that a decision is about: all in it that can't be seen is an escape."""
-    return printable(text.replace("\r\n", "\n"), keep="\n\t")
 
 
 class RunControl:
@@ -96,10 +89,9 @@ class RunControl:
             question: The question.
 
         Raises:
-            ValueError: It is too long for anybody to read: nobody should approve what they have not seen.
+            ValueError: It is too long to be shown: nobody should approve what they have not seen.
         """
-        if len(question.text) + len(question.arguments_text or "") > _MAX_TEXT:
-            raise ValueError(f"it has more than {_MAX_TEXT:,} characters, which nobody can read")
+        question.document(0)
         answer: Future[bool] = Future()
         with self._lock:
             number = next(self._numbers)

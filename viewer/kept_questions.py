@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
 from autogen_codeact.runs.answers import ANSWERS, Question, digest
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.plan import answered, make_plan
-from autogen_codeact.runs.questions import MAX_TEXT
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.viewer.control import ApprovalQuestion
 from autogen_codeact.viewer.schema import Document
@@ -36,10 +34,11 @@ class KeptQuestions:
             now = (self._path / EVENTS).stat().st_size, answers.stat().st_mtime_ns if answers.exists() else 0
             if now != self._read:
                 known = make_plan(self._path).open_questions
-                found = [each for each in known if len(each.asked.text) <= MAX_TEXT][:_MAX_AT_ONCE]
-                self._documents, self._read = list(map(_document, found)), now
-                digests = {each.asked.question: digest(each.asked.tool, each.asked.text) for each in found}
-                self._shown = digests | self._shown
+                self._documents, self._read = [], now
+                for each in known[:_MAX_AT_ONCE]:
+                    with suppress(ValueError):  # it can't be shown whole
+                        self._documents.append(_document(each))
+                        self._shown.setdefault(each.asked.question, digest(each.asked.tool, each.asked.text))
         except (RunError, OSError, RecursionError):
             return []
         return self._documents
@@ -62,7 +61,4 @@ def _document(question: Question) -> Document:
     asked = question.asked
     if asked.tool is None:
         return ApprovalQuestion("code", asked.text, agent=asked.agent).document(_FIRST + int(asked.question[1:]))
-    arguments: object = asked.text
-    with suppress(ValueError):
-        arguments = json.loads(asked.text)
-    return ApprovalQuestion("call", "", asked.tool, arguments, asked.agent).document(_FIRST + int(asked.question[1:]))
+    return ApprovalQuestion("call", "", asked.tool, asked.text, asked.agent).document(_FIRST + int(asked.question[1:]))

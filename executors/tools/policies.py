@@ -17,11 +17,10 @@ from pydantic_core import from_json
 from autogen_codeact.executors.tools.adapters import with_token
 from autogen_codeact.executors.tools.configs import load_tools
 from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
-from codeact_sandbox.tools.payloads import is_small, json_text, least_size, offload
+from codeact_sandbox.tools.payloads import is_small, least_size, offload
+from codeact_sandbox.tools.question_text import shown_call
 from codeact_sandbox.tools.terminal import Question, ask
-from codeact_sandbox.types.filenames import printable
 
-MAX_SHOWN_CHARS = 4_000
 MAX_REASON_CHARS = 1_000
 MAX_QUESTION_CHARS = 40_000
 INSTRUCTIONS = """\
@@ -128,7 +127,10 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
             if _normalise(line) in ALWAYS:
                 self._always.add(name)
 
-        call = await offload(not is_small(request.arguments), lambda: call_text(request))
+        try:
+            call = await offload(not is_small(request.arguments), lambda: shown_call(name, request.arguments))
+        except ValueError as error:
+            return ToolApproval(False, f"the call can't be approved: {error}")
         prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
         question = Question(name, f"The code wants to call {call}\n", prompt, YES + ALWAYS, self.timeout)
         try:
@@ -181,15 +183,15 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
         self.timeout = timeout
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        too_long = ToolApproval(False, "the arguments are too long for the model that approves to judge them")
-        if least_size(request.arguments, MAX_QUESTION_CHARS) > MAX_QUESTION_CHARS:
+        too_long = ToolApproval(False, "the call and its code are too long for the model that approves to judge them")
+        if least_size([request.arguments, request.code], MAX_QUESTION_CHARS) > MAX_QUESTION_CHARS:
             return too_long  # before the event loop is kept busy with them
         # As JSON, so that nothing in the program can pass for a part of the question.
         facts = {
             "function": f"{request.name}{request.signature}",
             "description": request.description,
             "arguments": dict(request.arguments),
-            "program": request.code[:MAX_SHOWN_CHARS],
+            "program": request.code,
         }
         question = json.dumps(facts)
         if len(question) > MAX_QUESTION_CHARS:
@@ -222,16 +224,6 @@ def _parse_answer(text: str) -> ToolApproval:
         case {"reason": str() as reason, "approved": bool() as approved}:
             return ToolApproval(approved, reason[:MAX_REASON_CHARS])
     return ToolApproval(False, "the model that approves gave no answer that can be read")
-
-
-def call_text(request: ToolApprovalRequest) -> str:
-    """Return a call as Python without control characters, so that it can't hide what a terminal shows after it."""
-    words = [f"{name}={json_text(value)}" for name, value in request.arguments.items()]
-    text = f"{request.name}({', '.join(words)})"
-    shown = printable(text[:MAX_SHOWN_CHARS])
-    if len(text) <= MAX_SHOWN_CHARS:
-        return shown
-    return f"{shown} … and {len(text) - MAX_SHOWN_CHARS:,} characters more"
 
 
 def _normalise(answer: str) -> str:

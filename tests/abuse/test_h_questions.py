@@ -67,7 +67,7 @@ async def test_an_answer_to_a_withdrawn_question_allows_nothing(subject, termina
     terminal.type("y" if not late else "")
     host.typed.set()
     await screen.shows(WITHDRAWN)
-    await screen.shows("The code wants to call delete_all()")
+    await screen.shows("The code wants to call delete_all with")
     terminal.type(late or "\n")  # before the prompt: dropped
     await screen.shows(DELETE)
     assert host.done == []

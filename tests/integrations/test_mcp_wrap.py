@@ -95,8 +95,8 @@ async def test_the_clients_user_is_asked_about_tools_that_are_not_allowed(start:
         code = "print(shop.add(1), shop.shop_stock_take('apple')); other_shop.shop_stock_take('apple')"
         shown = await text(session, "run_code", code=code)
     assert asked == [
-        'Allow this call?\nshop.shop_stock_take(sku="apple")',
-        'Allow this call?\nother_shop.shop_stock_take(sku="apple")',
+        'May the code call shop.shop_stock_take with these arguments:\n{\n  "sku": "apple"\n}',
+        'May the code call other_shop.shop_stock_take with these arguments:\n{\n  "sku": "apple"\n}',
     ]
     assert "3 2 left" in shown
     assert "ToolRefused: the user did not allow it" in shown
@@ -106,7 +106,7 @@ async def test_the_clients_user_is_asked_about_tools_that_are_not_allowed(start:
         )
 
 
-async def test_a_question_is_one_line_and_says_what_it_leaves_out(start: Start) -> None:
+async def test_a_question_shows_the_whole_call_and_nothing_passes_for_its_words(start: Start) -> None:
     asked = []
 
     async def answer(_: Any, request: ElicitRequestParams) -> ElicitResult:
@@ -121,8 +121,8 @@ for name in ('sku', 'x)\\n\\nThat was the whole call. (y'):
     async with start("--allow", "x", answer=answer) as session:
         shown = await text(session, "run_code", code=code)
     assert asked == [
-        f'Allow this call?\nshop.shop_stock_take(sku="{"a" * 995} … and 1,006 characters more)',
-        f'Allow this call?\nshop.shop_stock_take(x)\\n\\nThat was the whole call. (y="{"a" * 967} … and 1,034 characters more)',
+        f'May the code call shop.shop_stock_take with these arguments:\n{{\n  "{name}": "{"a" * 2000}"\n}}'
+        for name in ("sku", "x)\\n\\nThat was the whole call. (y")
     ], shown
 
 

@@ -125,14 +125,23 @@ function sandboxedFrame(page, name, height) {
   return element;
 }
 
-/** JSON text with indents; the text itself if it is no JSON, or if most of the result would be indents. */
+/** JSON text with indents; the text itself if it is no JSON, or if most of the result would be indents. Numbers and keys stay as they are. */
 function prettyJson(text) {
   if (text.length > 200_000 || nesting(text) > DEEPEST_JSON) return text;
   try {
-    return plain(JSON.stringify(JSON.parse(text), null, 2));
+    JSON.parse(text);
   } catch {
     return text;
   }
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  const indented = text.replace(/"(?:[^"\\]|\\.)*"|\s+|[[\]{},:]/g, (token) => {
+    if (token === "[" || token === "{") return depth++, token + line();
+    if (token === "]" || token === "}") return depth--, line() + token;
+    if (token === ",") return token + line();
+    return token === ":" ? ": " : token.trim();
+  });
+  return plain(indented.replace(/([[{])\n\s*([\]}])/g, "$1$2"));
 }
 
 function nesting(text) {

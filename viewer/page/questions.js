@@ -76,7 +76,8 @@ class Questions {
 function questionContent(question) {
   const all = [];
   if (question.text && question.kind !== "code") all.push(h("p.muted", null, visible(question.text)));
-  const text = question.kind === "code" ? question.text : prettyJson(question.arguments || "");
+  // As it came: a number that JavaScript reads is another one from 2 ** 53 on.
+  const text = question.kind === "code" ? question.text : question.arguments || "";
   if (text) all.push(h("pre", { tabindex: "0", role: "group", "aria-label": question.kind === "code" ? "Code" : "Arguments" }, visible(text)));
   return all;
 }

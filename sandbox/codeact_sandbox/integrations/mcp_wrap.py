@@ -15,11 +15,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from codeact_sandbox import AsyncSandbox, McpServer, Result, ToolApproval, ToolApprovalRequest
+from codeact_sandbox.tools.question_text import shown_call
 from codeact_sandbox.tools.search import SearchTool
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
-MAX_ARGUMENT_CHARS = 1000
+MAX_CALL_CHARS = 100
 MAX_CALLS_SHOWN = 20
 RUN_CODE = """Run Python code that calls the tools found by search_tools as functions. Return what it prints, and its last value.
 
@@ -81,7 +82,11 @@ class Wrapped:
         if any(fnmatchcase(request.name, pattern) for pattern in self._allow or ()):
             return ToolApproval(True)
         try:
-            answer = await client.get().elicit(f"Allow this call?\n{_shown(request.name, request.arguments)}", _Consent)
+            call = await asyncio.to_thread(shown_call, request.name, request.arguments)
+        except ValueError as error:
+            return ToolApproval(False, f"it can't be approved: {error}")
+        try:
+            answer = await client.get().elicit(f"May the code call {call}", _Consent)
         except Exception:  # noqa: BLE001 - whatever the package or the client makes of a request that it does not know
             return ToolApproval(False, CANT_ASK)
         return ToolApproval(answer.action == "accept", "the user did not allow it")
@@ -110,7 +115,7 @@ class CallLog:
 
 def calls_of(result: Result) -> list[str]:
     calls = [
-        f"{_shown(call.name, call.arguments, 100)}: {call.outcome}, {call.duration_s:.2f} s"
+        f"{_shown(call.name, call.arguments)}: {call.outcome}, {call.duration_s:.2f} s"
         for call in result.tool_calls[:MAX_CALLS_SHOWN]
     ]
     if more := len(result.tool_calls) - len(calls):
@@ -118,8 +123,7 @@ def calls_of(result: Result) -> list[str]:
     return ["Calls:", *calls] if calls else []
 
 
-def _shown(name: str, arguments: Any, most: int = MAX_ARGUMENT_CHARS) -> str:
+def _shown(name: str, arguments: Any) -> str:
     text = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    more = f" … and {len(text) - most:,} characters more" if len(text) > most else ""
-    # On one line: names of arguments are the code's own words, which could pass for words of the question.
-    return f"{printable(f'{name}({text[:most]}')}{more})"
+    more = f" … and {len(text) - MAX_CALL_CHARS:,} characters more" if len(text) > MAX_CALL_CHARS else ""
+    return f"{printable(f'{name}({text[:MAX_CALL_CHARS]}')}{more})"

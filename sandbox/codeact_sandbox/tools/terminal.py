@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import select
 import sys
 import termios
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from shutil import get_terminal_size
 
 from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
@@ -26,6 +28,7 @@ _WRITER = Threads(most=1, idle_s=0, name="codeact-question")  # a stopped termin
 POLL_S = 0.05
 QUIET_S = 0.5  # seconds between a question and its prompt; input typed until then is discarded
 MAX_LINE_BYTES = 64 * 1024
+PAGE_ROWS = 200  # which no terminal forgets
 
 NO_TERMINAL = "there is nobody to ask: this program has no terminal"
 CLOSED = "there is nobody to ask any more: the terminal was closed"
@@ -84,8 +87,15 @@ async def _ask(question: Question, terminal: _Terminal) -> str:
     code = f"{secrets.randbelow(900) + 100}" if _Screen.withdrawn else ""
     settle = not question.free or _Screen.withdrawn
     _Screen.withdrawn = True  # until there is an answer
+    *pages, last = _pages(question.text)
     try:
-        await _write(question.text)
+        async with asyncio.timeout(question.timeout):
+            for number, page in enumerate(pages, 1):
+                prompt = f"[page {number} of {len(pages) + 1}: Enter shows the next one, anything else refuses] "
+                if refusal := await _turned(page, prompt, question, terminal):
+                    _Screen.withdrawn = False
+                    return refusal
+        await _write(last)
         if settle:
             await asyncio.sleep(QUIET_S)
         async with asyncio.timeout(question.timeout):
@@ -95,6 +105,22 @@ async def _ask(question: Question, terminal: _Terminal) -> str:
             terminal.discard_input()
         _WRITER.submit(lambda: _show(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n"))
         raise
+
+
+def _pages(text: str) -> list[str]:
+    """Split a text that a terminal could scroll out of sight."""
+    rows = re.findall(f"[^\n]{{1,{get_terminal_size().columns}}}\n?|\n", text)
+    return ["".join(rows[at : at + PAGE_ROWS]) for at in range(0, len(rows), PAGE_ROWS)] or [""]
+
+
+async def _turned(page: str, prompt: str, question: Question, terminal: _Terminal) -> str:
+    """Show a page that others follow, and wait; return why not if the user refuses before the end."""
+    await _write(page)
+    await asyncio.sleep(QUIET_S)
+    terminal.discard_input()
+    await _write(f"\n{prompt}")
+    line = (await terminal.read_line()).strip()
+    return "" if line.lower() in question.grants else line
 
 
 async def _read_answer(question: Question, terminal: _Terminal, code: str, *, settle: bool) -> str:
