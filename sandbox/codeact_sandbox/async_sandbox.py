@@ -15,6 +15,7 @@ from codeact_sandbox import branches, commands, ports, transfers, trees
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
+from codeact_sandbox.files import sync
 from codeact_sandbox.host.blocks import check_block, combine, make_request
 from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from codeact_sandbox.host.client import RunnerClient
@@ -39,6 +40,8 @@ from codeact_sandbox.types.skills import Skill, find_skills
 from codeact_sandbox.types.tool import HostToolProtocol
 from codeact_sandbox.work_folder import WorkFolder
 
+END_S = 2.0
+END_REQUEST = {"path": None, "command": None, "keep_state": False, "end": True}
 STOPPED = "the sandbox has been stopped: call start() before running more code"
 LOST = (
     "The sandbox had ended since the last block; this block ran in a new one: variables and files made there are lost."
@@ -166,7 +169,7 @@ class AsyncSandbox:
             try:
                 if self.options.autogen.stop_container:
                     self._lost = False
-                    await self._stop()
+                    await self._stop(end_session=True)
             finally:
                 await self.tools.stop()
 
@@ -177,7 +180,7 @@ class AsyncSandbox:
             SandboxError: It did not start.
         """
         async with self._lifecycle:
-            await self._stop(keep_folder=True)
+            await self._stop(keep_folder=True, end_session=True)
             self._stopped = self._lost = False
             await self.tools.start()
             await self._start()
@@ -298,14 +301,16 @@ class AsyncSandbox:
             self.tools.stubs()  # they are written now, and sent before the first block
         return client
 
-    async def _stop(self, *, keep_folder: bool = False) -> None:
-        client, self.client, self.open_branch = self.client, None, None
+    async def _stop(self, *, keep_folder: bool = False, end_session: bool = False) -> None:
+        client, self.client, branch, self.open_branch = self.client, None, self.open_branch, None
         reasons: list[SandboxError] = []
         began = time.monotonic()
         try:
             if client is not None:
                 if not client.alive:
                     client.when_ended(reasons.append)
+                elif end_session and branch is None and not client.blocks.running:
+                    await self._end_session(client)
                 await client.stop()
         finally:
             await self._folder.close(keep=keep_folder)
@@ -313,6 +318,15 @@ class AsyncSandbox:
                 error = str(reasons[0]) if reasons else None
                 stopped = SandboxStopped(client.name, error, time.monotonic() - began)
                 notify(self.attachments.current, "sandbox_stopped", stopped)
+
+    async def _end_session(self, client: RunnerClient) -> None:
+        """End the interpreter as Python does, within two seconds, and copy what has changed since the last block."""
+        workspace = self._folder.workspace
+        with contextlib.suppress(SandboxError):
+            if self.options.mode == "session" and self.blocks:
+                await client.blocks.run(END_REQUEST, b"", END_S)
+            if workspace is not None:
+                await sync.pull_changed(workspace, client)
 
     async def _discard(self, client: RunnerClient) -> None:
         """Stop a sandbox with a partly rebuilt session; the next block gets another one."""

@@ -131,6 +131,11 @@ class RunningBlocks:
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
 
+    @property
+    def running(self) -> bool:
+        """Whether blocks run."""
+        return bool(self._time_limits)
+
     def take_calls(self, connection: Connection) -> None:
         """Pass the frames of calls to host tools to the blocks that make them."""
         connection.handlers[wire.TOOL_CALL] = partial(self._on_call_frame, wire.TOOL_CALL)

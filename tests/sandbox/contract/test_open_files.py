@@ -1,7 +1,13 @@
 """What a script leaves open is written and closed at its end, as Python does it."""
 
+import asyncio
+import gzip
+import time
+import zipfile
+
 import pytest
 
+from codeact_sandbox import AsyncSandbox
 from tests.sandbox.sandboxes import out, run
 
 SCRIPTS = pytest.mark.parametrize("backend", ["docker-process", "bubblewrap-process"], indirect=True, scope="module")
@@ -48,3 +54,71 @@ async def test_finalizer_that_never_ends_is_stopped_by_the_deadline(make):
     endless = "class A:\n    def __del__(self):\n        while True: pass\na = A()\nprint('main')"
     result = await run(executor, endless)
     assert (result.outcome, result.output) == ("timeout", "main\n\n Timeout")
+
+
+STOPS = pytest.mark.parametrize("backend", ["docker-session", "bubblewrap-session"], indirect=True, scope="module")
+LEFT_OPEN = {
+    "text": ("f = open('a', 'w'); f.write('kept')", "a", b"kept"),
+    "csv": ("import csv; f = open('a', 'w', newline=''); csv.writer(f).writerow(['x', 1])", "a", b"x,1\r\n"),
+    "value of a cell": ("open('a', 'w').write('kept'); g = open('b', 'w'); g.write('v'); g", "b", b"v"),
+    "exit handler": ("import atexit; atexit.register(lambda: open('a', 'w').write('done'))", "a", b"done"),
+    "finalizer": ("class Log:\n    def __del__(self): open('a', 'w').write('done')\nlog = Log()", "a", b"done"),
+    "frame of an error": (
+        "class Log:\n    def __del__(self): open('a', 'w').write('done')\ndef f():\n    log = Log()\n    1 / 0\nf()",
+        "a",
+        b"done",
+    ),
+    "thread that goes on": (
+        "import threading, time; f = open('a', 'w'); f.write('kept')\n"
+        "threading.Thread(target=lambda: time.sleep(99)).start()",
+        "a",
+        b"kept",
+    ),
+    "exit handler that hangs": (
+        "import atexit, threading; f = open('a', 'w'); f.write('kept'); atexit.register(threading.Event().wait)",
+        "a",
+        b"kept",
+    ),
+}
+
+
+@STOPS
+@pytest.mark.parametrize(("code", "name", "content"), LEFT_OPEN.values(), ids=LEFT_OPEN)
+async def test_stop_ends_a_session_like_an_interpreter(backend, tmp_path, code, name, content):
+    executor = backend.make(work_dir=tmp_path)
+    await run(executor, code)
+    began = time.monotonic()
+    await executor.stop()
+    assert (tmp_path / name).read_bytes() == content
+    assert time.monotonic() - began < 8
+
+
+@STOPS
+async def test_archives_that_a_session_left_open_are_complete_after_stop(backend, tmp_path):
+    executor = backend.make(work_dir=tmp_path)
+    await run(executor, "import zipfile; z = zipfile.ZipFile('a.zip', 'w'); z.writestr('in', 'text')")
+    await run(executor, "import gzip; g = gzip.open('a.gz', 'wt'); g.write('text')")
+    await executor.stop()
+    assert zipfile.ZipFile(tmp_path / "a.zip").read("in") == b"text"
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"text"
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap-process", "bubblewrap-session"], indirect=True, scope="module")
+async def test_files_written_after_the_last_block_are_copied_by_stop(backend, tmp_path):
+    executor = backend.make(work_dir=tmp_path)
+    await executor.start()
+    job = await executor.start_job("sleep 0.2; echo late > late.txt")
+    await run(executor, "1")
+    while job.exit_code is None:
+        await asyncio.sleep(0.02)
+    await executor.stop()
+    assert (tmp_path / "late.txt").read_text() == "late\n"
+
+
+async def test_stop_leaves_out_what_an_open_branch_would_have_undone(bubblewrap, tmp_path):
+    box = AsyncSandbox("bubblewrap", work_dir=tmp_path)
+    await box.start()
+    async with box.branch() as branch:
+        await branch.run("f = open('a', 'w'); f.write('x')")
+        await box.stop()
+    assert list(tmp_path.iterdir()) == []

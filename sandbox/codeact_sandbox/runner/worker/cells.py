@@ -165,6 +165,12 @@ class Cells:
         self.values[self.number] = namespace["_%d" % self.number] = value
 
 
+    def forget_values(self):
+        """Forget the values of cells, of which each may be the last reference to an object."""
+        self.values.clear()
+        self._last_values = ["", "", ""]
+
+
 def _parsed(code, filename):
     # As text: an old encoding line (PEP 263) is not true of what came as text.
     return ast.parse(code.decode("utf-8-sig", "replace"), filename)

@@ -47,13 +47,20 @@ _USED_BY_FINALIZERS = (types.ModuleType, types.FunctionType, type, str, bytes, i
 _WRITES = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
-def end_interpreter(namespace):
+def end_interpreter(namespace, threads_s=None):
     """Do what Python does at its end, before the process exits: wait for threads, call exit handlers, close files.
 
-    The variables go in reverse order, so that finalizers still find what was defined before.
+    The variables go in reverse order, so that finalizers still find what was defined before. With `threads_s`, the
+    wait for threads ends after so many seconds.
     """
     try:
-        threading._shutdown()
+        waiting = threading.Thread(target=threading._shutdown, daemon=True)
+        if threads_s is None:
+            waiting.run()
+        else:
+            _flush_files()  # exit handlers may take too long
+            waiting.start()
+            waiting.join(threads_s)
         atexit._run_exitfuncs()
         stdio.flush()
     except BaseException as error:  # atexit prints what exit handlers raise; the exit code stays
@@ -62,10 +69,14 @@ def end_interpreter(namespace):
         if not issubclass(type(namespace.get(name)), _USED_BY_FINALIZERS):
             namespace.pop(name, None)
     gc.collect()
+    _flush_files()
+    stdio.flush()
+
+
+def _flush_files():
     for file in gc.get_objects():
         if issubclass(type(file), _WRITES):
             _flush_if_on_disk(file)
-    stdio.flush()
 
 
 def _flush_if_on_disk(file):

@@ -8,6 +8,7 @@ import sys
 from ..shared import packages, wire
 from . import cell_loop, cell_text, cells, display, displays, execution, imports, stdio, tools
 
+THREADS_S = 1.0
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
 _get_handler, _set_handler = signal.getsignal, signal.signal
@@ -103,6 +104,13 @@ class SessionInterpreter:
         except OSError as error:
             return cannot_save(request["path"], error)
         return self.cells.run(code, request["path"] or "<block %d>" % request["number"])
+
+    def end_interpreter(self):
+        """Do what Python does at its end; only the process stays until the sandbox ends."""
+        self.cells.forget_values()
+        for name in ("last_exc", "last_value", "last_traceback"):
+            vars(sys).pop(name, None)
+        execution.end_interpreter(self.namespace, THREADS_S)
 
     def warm_up(self):
         """Write to the memory that any block writes to, so that what a checkpoint shares is copied before the block."""

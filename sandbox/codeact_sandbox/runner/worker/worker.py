@@ -98,6 +98,8 @@ class Worker:
         self.reserve.hold()
         displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
         outcome = self.session.run(code, request, lambda: self._send(wire.CODE_NOT_SAVED, ident, {}))
+        if request["end"]:
+            self.session.end_interpreter()
         tools.close_client()
         self.session.restore_builtins()
         self._exit_if_forked(outcome)
