@@ -30,6 +30,11 @@ REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")  # types of the er
 
 _FILENAME = re.compile(r"\s*filename:(.*)")
 _COMMENT_ENDS = ("*/", "-->", "#>")
+_MAX_NAMED = 1000  # characters of a comment in which a remark is looked for
+_QUOTED = re.compile(r"([`\"'*]{1,3})(.+?)\1.*")
+_EXTENSION = r"\.[A-Za-z]\w{0,9}"
+# What follows a name with an extension, unless it is the rest of a name with spaces.
+_REMARKED = re.compile(rf"(.+?{_EXTENSION})[\s,;]+(?:[(\[#\u2013\u2014-].*|(?!.*{_EXTENSION}$).*)")
 
 R = TypeVar("R", bound=Result)
 _OUTCOMES = {outcome: outcome for outcome in get_args(Outcome)}
@@ -119,8 +124,18 @@ def filename_comment(code: str, language: Language) -> str | None:
                 name = match[1].strip()
                 for end in _COMMENT_ENDS:
                     name = name.removesuffix(end)
-                return name.strip()
+                return _name_in(name.strip())
     return None
+
+
+def _name_in(text: str) -> str:
+    """Return a name without the quotes and the remark that models add to it."""
+    if len(text) > _MAX_NAMED:
+        return text
+    if (quoted := _QUOTED.fullmatch(text)) is not None:
+        return quoted[2].strip()
+    remarked = _REMARKED.fullmatch(text)
+    return remarked[1] if remarked is not None else text
 
 
 def default_filename(code: str, language: Language) -> str:

@@ -1,6 +1,5 @@
 """What a script leaves open is written and closed at its end, as Python does it."""
 
-import asyncio
 import gzip
 import time
 import zipfile
@@ -109,8 +108,7 @@ async def test_files_written_after_the_last_block_are_copied_by_stop(backend, tm
     await executor.start()
     job = await executor.start_job("sleep 0.2; echo late > late.txt")
     await run(executor, "1")
-    while job.exit_code is None:
-        await asyncio.sleep(0.02)
+    await job._process.wait()
     await executor.stop()
     assert (tmp_path / "late.txt").read_text() == "late\n"
 
