@@ -106,7 +106,7 @@ async def test_archives_that_a_session_left_open_are_complete_after_stop(backend
 async def test_files_written_after_the_last_block_are_copied_by_stop(backend, tmp_path):
     executor = backend.make(work_dir=tmp_path)
     await executor.start()
-    job = await executor.start_job("sleep 0.2; echo late > late.txt")
+    job = await executor.start("sleep 0.2; echo late > late.txt")
     await run(executor, "1")
     await job._process.wait()
     await executor.stop()
