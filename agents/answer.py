@@ -7,7 +7,7 @@ import json
 import keyword
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from autogen_agentchat.base import Handoff
@@ -19,29 +19,20 @@ from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.text import json_values, shorten
 from codeact_sandbox import ToolAnswer
-from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.tool import ToolArgumentError
 
 HANDOFF_STUB = '''
 def {name}(message=None):
-    """Hand the task over to another agent when this block ends without an error."""
+    """Hand the task over to another agent, which ends the code and the turn."""
     _call("{name}", {{}} if message is None else {{"message": str(message)}})
+    raise SystemExit
 '''
-"""A handoff's function in the session. It returns, because a transfer takes effect when the block ends."""
-
-DONE = "The task was handed over to {target}."
-ONLY_FIRST = "Only the first transfer of a block counts; {names} had no effect."
-FAILED = "The code failed, so the task was not handed over to {target}."
-ANSWER_AFTER_TRANSFER = (
-    "{name} has been called, and the turn ends with that transfer: pass what {target} has to know as its message, or "
-    "call only one of the two"
-)
-TRANSFER_AFTER_ANSWER = "final_answer has been called before, so there is nothing left to hand over"
+"""A handoff's function in the session."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A handoff that code has called: the name of its function, the agent that is to go on, and what that is told."""
+    """A handoff that code has called: the name of its function, the target, and the message."""
 
     name: str
     target: str
@@ -55,33 +46,21 @@ class Transfer:
 
 
 @dataclass
-class BlockEnd:
-    """How one block ended the turn: by an answer, or by a handoff, which is then the answer, of those that it called."""
+class TurnEnd:
+    """What code has ended the turn with, if it has."""
 
-    answer: Any = None
-    transfers: list[Transfer] = field(default_factory=list)
+    answer: Answer | Transfer | None = None
 
-    def take_effect(self, *, succeeded: bool) -> list[str]:
-        """Let the first transfer take effect, if the block succeeded; return what the model is told of the transfers."""
-        first = self.transfers[0]
-        if not succeeded:
-            return [FAILED.format(target=first.target)]
-        self.answer = first
-        others = dict.fromkeys(each.name for each in self.transfers if each.name != first.name)
-        return [DONE.format(target=first.target), *([ONLY_FIRST.format(names=", ".join(others))] if others else [])]
-
-    @property
-    def verb(self) -> str:
-        """What the block has done that no other one runs after it."""
-        if self.answer is None:
-            return "failed"
-        return "handed the task over" if isinstance(self.answer, Transfer) else "gave the answer"
+    def check_open(self) -> None:
+        """Refuse a second answer."""
+        if self.answer is not None:
+            raise ValueError("the turn has ended already, with an answer or a handoff; the first one counts")
 
 
 class HandoffTool:
     """The host tool of a handoff."""
 
-    def __init__(self, handoff: Handoff, end: BlockEnd | None = None) -> None:
+    def __init__(self, handoff: Handoff, end: TurnEnd | None = None) -> None:
         self.name = handoff.name
         self.signature = f"(message: str = {handoff.message!r})"
         self.description = handoff.description
@@ -97,16 +76,15 @@ class HandoffTool:
         return hash(self.name)
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Record the call; the agent evaluates it when the block has ended."""
+        """End the turn."""
         message = arguments.get("message", "")
         if set(arguments) - {"message"} or not isinstance(message, str):
             raise ToolArgumentError(f"{self.name} takes one argument at most, the message")
         if self._end is None:
             raise ValueError(f"the agent that runs this code can't hand over to {self._handoff.target}")
-        if self._end.answer is not None:
-            raise ValueError(TRANSFER_AFTER_ANSWER)
+        self._end.check_open()
         text = message if message.strip() else self._handoff.message
-        self._end.transfers.append(Transfer(self.name, self._handoff.target, text))
+        self._end.answer = Transfer(self.name, self._handoff.target, text)
         return ToolAnswer(None)
 
 
@@ -140,12 +118,6 @@ def check_clash(handoffs: Sequence[Handoff], tools: Collection[str]) -> None:
                 f"The handoff to {handoff.target} and a host tool are both called `{handoff.name}`: rename the tool, or "
                 f"use Handoff(target={handoff.target!r}, name=...)."
             )
-
-
-def not_handed_over(handoffs: Sequence[Handoff], calls: Sequence[ToolCall]) -> list[str]:
-    """Return what the model is told of the transfers among the calls of a block whose sandbox broke."""
-    called = {call.name for call in calls if call.outcome == "ok"}
-    return [FAILED.format(target=handoff.target) for handoff in handoffs if handoff.name in called]
 
 
 def context_for(generated: CreateResult, shown: LLMMessage | None, source: str) -> list[LLMMessage]:
@@ -203,7 +175,7 @@ class Answer:
 class FinalAnswerTool:
     """The host tool by which code gives the answer. Only a call that reached the host counts, not what the code prints."""
 
-    end: BlockEnd | None = None
+    end: TurnEnd | None = None
     output_type: type[BaseModel] | None = None
 
     name = "final_answer"
@@ -216,11 +188,7 @@ class FinalAnswerTool:
             raise ToolArgumentError("final_answer takes one argument, the value")
         if self.end is None:
             raise ValueError("there is no agent here that could give an answer")
-        if self.end.answer is not None:
-            raise ValueError("final_answer has been called before; the first answer counts")
-        if self.end.transfers:
-            first = self.end.transfers[0]
-            raise ValueError(ANSWER_AFTER_TRANSFER.format(name=first.name, target=first.target))
+        self.end.check_open()
         self.end.answer = from_value(arguments["value"], self.output_type)
         return ToolAnswer(None)
 

@@ -19,6 +19,7 @@ from autogen_core.models import LLMMessage
 
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.tools.later import AsksLater, Later
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.result import ErrorInfo
 
@@ -30,9 +31,13 @@ async def request_approval(
     blocks: Sequence[CodeBlock],
     context: list[LLMMessage],
     cancellation_token: CancellationToken,
+    step: AsksLater | None = None,
 ) -> ApprovalResponse:
-    """Call `func` to decide whether the blocks may run."""
-    request = ApprovalRequest(code=shown_code(blocks), context=context)
+    """Call `func` to decide whether the blocks, the code of a step, may run."""
+    code = shown_code(blocks)
+    if isinstance(func, Later):
+        return await awaited(func.about_code(code, step), cancellation_token)
+    request = ApprovalRequest(code=code, context=context)
     answer = await awaited(_call(func, request), cancellation_token)
     if not isinstance(answer, ApprovalResponse):
         raise TypeError(f"approval_func must return an ApprovalResponse, not {type(answer).__name__}; nothing was run.")

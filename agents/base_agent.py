@@ -105,7 +105,7 @@ class BaseCodeAgent(BaseChatAgent):
             )
         self._context_budget = context_budget
         self._described: object = None
-        """The surroundings of the code that the system message describes."""
+        """What the system message describes."""
         self._owns_parts = False
         self._turn: asyncio.Future[BaseChatMessage] | None = None
 
@@ -181,7 +181,7 @@ class BaseCodeAgent(BaseChatAgent):
         """Take a turn, and return the answer."""
         conversation = self._conversation
         assert conversation is not None
-        async with conversation.restored_on_error(), self._runner.keep_calls_on_error() as interruption:
+        async with conversation.restored_on_error(), self._runner.turn() as interruption:
             await conversation.add_messages(messages, interruption)
             if (replayed := await self._runner.rebuild(token)) is not None:
                 if not replayed.same:
@@ -189,7 +189,7 @@ class BaseCodeAgent(BaseChatAgent):
                 await emit(replayed.event(self.name))
             # Not earlier: a session that is to be rebuilt would be started twice.
             if self._system_message is not None and self._described != (
-                shown := await self._runner.surroundings(token)
+                shown := await self._runner.describe_context(token)
             ):
                 tools, facts, skills = shown
                 described = describe_environment(facts) if facts is not None else None

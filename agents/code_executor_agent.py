@@ -34,8 +34,7 @@ from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorA
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import DecisionResult, RetryDecider
 from autogen_codeact.agents.environment import metadata_of_hints
-from autogen_codeact.agents.journal import RedactResult
-from autogen_codeact.agents.observation import as_execution_result, describe, metadata_of
+from autogen_codeact.agents.observation import as_execution_result, broken, describe, metadata_of
 from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -74,7 +73,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         stream_output: Also yield what running code writes, as it writes it, in `ModelClientStreamingChunkEvent`s with
             `chunk_of: execution` in their metadata, because AutoGen's teams accept no other events. Needs an executor that
             can stream. Default: no.
-        tools, approve_tool, describe_environment, context_budget, redact: As in `CodeActAgent`; but the default of
+        tools, approve_tool, describe_environment, context_budget: As in `CodeActAgent`; but the default of
             `context_budget` is no limit.
 
     Raises:
@@ -110,7 +109,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         stream_output: bool = False,
         tools: Sequence[ToolLike] = (),
         approve_tool: ApproveTool | None = None,
-        redact: RedactResult | None = None,
         describe_environment: bool = True,
         context_budget: int | None = None,
     ) -> None:
@@ -136,7 +134,6 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 stream_output,
                 tools,
                 approve_tool,
-                redact,
                 describe_environment=describe_environment,
             ),
         )
@@ -214,7 +211,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         try:
             return RunEnded(await self.execute_code_block(blocks, token))
         except BROKEN as error:
-            return self._runner.broken(error)
+            return RunEnded(broken(error, session=self._runner.in_session), error)
 
     async def _run_code_of_others(
         self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit

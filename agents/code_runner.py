@@ -1,4 +1,4 @@
-"""Running an agent's code: approval, the session's setup and rebuilding, and a stream of what happens."""
+"""Running an agent's code: prepare the session, have the code approved, run it, and note what it did."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from autogen_agentchat.base import Handoff
@@ -20,38 +19,28 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.answer import (
     FINAL_ANSWER,
-    Answer,
-    BlockEnd,
     FinalAnswerTool,
     HandoffTool,
     Transfer,
+    TurnEnd,
     check_clash,
-    not_handed_over,
 )
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
-from autogen_codeact.agents.journal import (
-    Journal,
-    RecordedCall,
-    RedactResult,
-    SessionRecord,
-    record_calls,
-    record_of,
-)
+from autogen_codeact.agents.journal import Journal, record_of
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.agents.observation import broken, describe, describe_calls
+from autogen_codeact.agents.observation import broken, call_lines, describe
 from autogen_codeact.agents.replay import Replay, replay
-from autogen_codeact.agents.step_record import RunEnded, StepRecord
+from autogen_codeact.agents.step_record import RunEnded, Step, StepRecord
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.capabilities import SessionExecutor, ToolExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import ToolExecutor, capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.tools.approval import ApproveTool
-from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.run_context import RunContext
@@ -67,7 +56,6 @@ class RunOptions:
     stream_output: bool
     tools: Sequence[ToolLike]
     approve_tool: ApproveTool | None
-    redact: RedactResult | None
     setup: str | None = None
     answers: bool = False
     output_type: type[BaseModel] | None = None
@@ -83,11 +71,13 @@ INTERRUPTED = (
     "An earlier attempt at this was interrupted, and its messages are not in this conversation. Its code had already made these "
     "calls to host tools; don't repeat what was done:"
 )
-LEFT_BLOCKS = "Not run: {count} after the one that {verb}."
 NOT_REACHED = "Blocks after one that fails are not run."
+HANDED_OVER = "The task was handed over to {target}."
 KEPT_FILES = {"output": 100, "step": 10_000}
 """Of each kind of texts that a model does not get whole; further ones replace the oldest."""
-MANY_CALLS = 100
+
+MAX_LINES = 1_000
+"""About the calls of interrupted turns, in a saved state."""
 
 OUTPUT_CHUNK = {"chunk_of": "execution"}
 """Metadata of chunk events with output of code, in contrast to those of models."""
@@ -103,6 +93,7 @@ class CodeRunner:
         self._executor = executor
         self._with_tools = can.tools
         self._session = can.session
+        self._knows_sandbox = can.facts
         self._source = source
         self._context = context
         self.options = options
@@ -110,39 +101,40 @@ class CodeRunner:
         self.takes_answers = options.answers and can.tools is not None
         self._record = record_of(can.session) if can.session is not None else None
         self._ran_code = False
-        self._knows_sandbox = can.facts
         self._facts: SandboxFacts | None = None
         self._facts_for: int | None = None
+        self._skills: str | None = None
         self._prepared_for: int | None = None
         self._kept = Counter[str]()
         self._calls: list[ToolCall] | None = None
-        self._interrupted: list[ToolCall] = []
+        self._interrupted: list[str] = []
+        """Descriptions of the calls to host tools that interrupted turns have made."""
         self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
         self.steps: StepRecord | None = None
         """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
-        self._add_tools(options)
-        self._skills: str | None = None
-
-    def _add_tools(self, options: RunOptions) -> None:
-        if self._with_tools is not None:
-            self._with_tools.add_tools(options.tools, options.approve_tool)
-            check_clash(options.handoffs, [FINAL_ANSWER.name, *(t.name for t in self._with_tools.known_tools or ())])
-            offered: list[HostToolProtocol] = [FINAL_ANSWER] if self.takes_answers else []
-            for tool in (*offered, *map(HandoffTool, options.handoffs)):
-                self._with_tools.offer_tool(tool)
+        if can.tools is not None:
+            self._add_tools(can.tools)
         elif options.tools or options.approve_tool is not None or options.handoffs:
             raise ValueError(
-                f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
+                f"Code in a {type(executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
                 "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
 
-    async def surroundings(
+    def _add_tools(self, executor: ToolExecutor) -> None:
+        options = self.options
+        executor.add_tools(options.tools, options.approve_tool)
+        check_clash(options.handoffs, [FINAL_ANSWER.name, *(tool.name for tool in executor.known_tools or ())])
+        offered: list[HostToolProtocol] = [FINAL_ANSWER] if self.takes_answers else []
+        for tool in (*offered, *map(HandoffTool, options.handoffs)):
+            executor.offer_tool(tool)
+
+    async def describe_context(
         self, token: CancellationToken
     ) -> tuple[tuple[HostToolProtocol, ...], SandboxFacts | None, str]:
-        """Return what a model is told of the code's surroundings.
+        """Return what the system message describes.
 
         That is the host tools, without `final_answer` and handoffs; what was in the sandbox when this agent first used the
-        session; and a description of the skills, as they were when it was first asked.
+        session; and a description of the skills, as they were at first.
         """
         tools = tuple(await self._with_tools.list_tools()) if self._with_tools is not None else ()
         executor = self._knows_sandbox if self.options.describe_environment else None
@@ -159,125 +151,92 @@ class CodeRunner:
         return tools, self._facts, self._skills
 
     def hints(self, result: CodeResult) -> list[Hint]:
-        """Return what is to be said about limits of the sandbox that code has met."""
+        """Return hints about limits of the sandbox that code has met."""
         if self._knows_sandbox is None:
             return []
         return hints_for(result, self._facts or self._knows_sandbox.known_facts)
 
     # Running
 
-    async def run(
-        self,
-        blocks: list[CodeBlock],
-        cancellation_token: CancellationToken,
-        emit: Emit | None = None,
-    ) -> RunEnded:
+    async def run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None = None) -> RunEnded:
         """Run the blocks, if they are approved. Cancelling it kills the block that runs."""
-        approve = self.options.approval_func
-        ask = partial(self._ask, approve, blocks, cancellation_token) if approve is not None else None
-        live = partial(self._run_live, blocks, cancellation_token, emit)
-        if self.steps is None:
-            return (await ask() if ask is not None else None) or await live()
-        return await self.steps.run(self, blocks, live, ask)
+        steps = self.steps
+        if steps is None:
+            return await self._approve(blocks, token, None) or await self._run(blocks, token, emit, None)
+        if (known := steps.recorded(blocks, in_session=self.in_session)) is not None:
+            return await self.restore_from_record(*known)
+        async with steps.step(token) as step:
+            refused = await self._approve(blocks, step.token, step)
+            await step.begin(blocks)
+            with step.failure_logged():
+                ended = refused or await self._run(blocks, step.token, emit, step)
+            step.end(ended, self.journal())
+        return ended
 
-    async def _ask(
-        self, approve: ApprovalFuncType, blocks: list[CodeBlock], token: CancellationToken
-    ) -> RunEnded | None:
+    async def _approve(self, blocks: list[CodeBlock], token: CancellationToken, step: Step | None) -> RunEnded | None:
         """Ask whether code may run; return how it ended if it may not."""
-        answer = await request_approval(approve, blocks, await self._context.get_messages(), token)
+        if self.options.approval_func is None:
+            return None
+        messages = await self._context.get_messages()
+        answer = await request_approval(self.options.approval_func, blocks, messages, token, step)
         return None if answer.approved else RunEnded(denied(answer.reason))
 
-    async def _run_live(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None) -> RunEnded:
-        end = BlockEnd()
-        try:
-            return RunEnded(await awaited(self._run(blocks, token, emit, end), token), answer=end.answer)
-        except BROKEN as error:
-            return self.broken(error, end.answer)
-
-    def broken(self, error: SandboxError, answer: Answer | Transfer | None = None) -> RunEnded:
-        result = broken(error, session=self.in_session)
-        notes = not_handed_over(self.options.handoffs, error.tool_calls)
-        return RunEnded(_with_notes(result, *notes), error, answer)
-
     async def _run(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, step: Step | None
+    ) -> RunEnded:
+        end = TurnEnd()
+        try:
+            result = await awaited(self._run_blocks(blocks, token, emit, end, self._block_context(end, step)), token)
+        except BROKEN as error:
+            return RunEnded(broken(error, session=self.in_session), error, end.answer)
+        return RunEnded(result, answer=end.answer)
+
+    async def _run_blocks(
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: TurnEnd, context: RunContext
     ) -> CodeResult:
         self._ran_code = True
         await self.rebuild(token)
-        before = await self._prepare(token) if self.options.setup is not None else None
+        before = await self._prepare(token, context)
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
-        if self._session is not None:
-            result = await self._run_in_session(self._session, blocks, token, emit, end)
-        else:
-            result = await self._execute(blocks, token, emit, end)
-            if len(blocks) > 1 and result.exit_code != 0:
-                result = _with_notes(result, NOT_REACHED)
-        if before is not None and before.state == "lost":
-            result = replace(result, state="lost", notes=(*before.notes, *result.notes))
-        elif result.state == "lost":
-            self._prepared_for = None
-        return result
-
-    async def _run_in_session(
-        self,
-        session: SessionExecutor,
-        blocks: list[CodeBlock],
-        token: CancellationToken,
-        emit: Emit | None,
-        end: BlockEnd,
-    ) -> ExecutionResult:
-        # One at a time, because each block is a separate entry in the journal.
+        # In a session one at a time, because each block is an entry of the journal.
+        groups = [[block] for block in blocks] if self._session is not None else [blocks]
         results: list[ExecutionResult] = []
-        for block in blocks:
-            end.transfers.clear()
-            result = await self._execute([block], token, emit, end)
-            assert self._record is not None
-            note = partial(self._record.add_block, session, block, result, self.options.redact)
-            # Many calls and large results take long to serialize.
-            many = len(result.tool_calls) > MANY_CALLS or not all(is_small(call.result) for call in result.tool_calls)
-            await in_thread(note) if many else note()
-            if end.transfers:
-                result = _with_notes(result, *end.take_effect(succeeded=result.exit_code == 0))
-            results.append(result)
+        for group in groups:
+            results.append(result := await self._execute(self._with_tools, group, token, emit, context))
+            await self._note(group[0], result)
             if end.answer is not None or result.exit_code != 0:
                 break
         whole = combine(results)
-        left = len(blocks) - len(results)
-        if not left:
-            return whole
-        count = f"{left} blocks" if left > 1 else "1 block"
-        return _with_notes(whole, LEFT_BLOCKS.format(count=count, verb=end.verb))
+        if isinstance(end.answer, Transfer):
+            whole = _with_notes(whole, HANDED_OVER.format(target=end.answer.target))
+        elif whole.exit_code != 0 and (len(groups) > len(results) or len(groups[-1]) > 1):
+            whole = _with_notes(whole, NOT_REACHED)
+        if before is not None and before.state == "lost":
+            whole = replace(whole, state="lost", notes=(*before.notes, *whole.notes))
+        elif whole.state == "lost":
+            self._prepared_for = None
+        return whole
 
-    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
-        """Return how a run ended before, from its result; nothing runs."""
-        end = BlockEnd()
-        tools = self._context_of(end).tools
-        for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
-            if call.name in tools and call.outcome == "ok":
-                await tools[call.name].run(call.arguments)
-            if self._calls is not None:
-                self._calls.append(call)
-        if end.transfers:
-            end.take_effect(succeeded=result.exit_code == 0)
-        return RunEnded(result, error, end.answer)
-
-    def _context_of(self, end: BlockEnd) -> RunContext:
-        """Return the settings of one block, with the host tools by which it can end the turn."""
+    def _block_context(self, end: TurnEnd, step: Step | None) -> RunContext:
+        """Return the settings of one run, with the host tools by which code can end the turn."""
         tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self.options.handoffs]
         if self.takes_answers:
             tools.append(FinalAnswerTool(end, self.options.output_type))
         on_call = self._calls.append if self._calls is not None else None
-        return RunContext(journalled=True, on_call=on_call, tools={t.name: t for t in tools})
+        return RunContext(journalled=True, on_call=on_call, tools={t.name: t for t in tools}, origin=step)
 
     async def _execute(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit | None, end: BlockEnd
+        self,
+        executor: ToolExecutor,
+        blocks: list[CodeBlock],
+        token: CancellationToken,
+        emit: Emit | None,
+        context: RunContext,
     ) -> ExecutionResult:
-        assert self._with_tools is not None
-        context = self._context_of(end)
         if emit is None or not self.options.stream_output:
-            return await self._with_tools.run_blocks(blocks, context)
-        async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
+            return await executor.run_blocks(blocks, context)
+        async with aclosing(executor.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if not isinstance(item, OutputChunk):
                     result = item
@@ -288,6 +247,26 @@ class CodeRunner:
                     )
         return result
 
+    async def _note(self, block: CodeBlock, result: ExecutionResult) -> None:
+        """Add a block to the journal of the session."""
+        if self._session is None or self._record is None:
+            return
+        if result.tool_calls:  # many of them, and large results, take long to serialize
+            await in_thread(self._record.add_block, self._session, block, result)
+        else:
+            self._record.add_block(self._session, block, result)
+
+    async def restore_from_record(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
+        """Return how a run ended before, from its result; nothing runs."""
+        end = TurnEnd()
+        tools = self._block_context(end, None).tools
+        for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
+            if call.name in tools and call.outcome == "ok":
+                await tools[call.name].run(call.arguments)
+            if self._calls is not None:
+                self._calls.append(call)
+        return RunEnded(result, error, end.answer)
+
     def has_other_effects(self, result: CodeResult) -> bool:
         """Return whether code wrote something, or called other tools than those that end the turn."""
         calls = result.tool_calls if isinstance(result, ExecutionResult) else ()
@@ -295,36 +274,34 @@ class CodeRunner:
 
     async def keep(self, kind: str, text: str) -> str | None:
         """Store an output or a message that the model does not get whole in a file in the sandbox; return its name, or None."""
-        if self._with_tools is None:
+        executor = self._with_tools
+        if executor is None:
             return None
         name = f".codeact/{self._source}-{kind}-{self._kept[kind] % KEPT_FILES[kind] + 1}.txt"
-        store = partial(self._upload, self._with_tools, text, name)
+
+        async def store() -> str | None:
+            try:
+                await executor.write(name, text.encode("utf-8", "replace"))
+            except SandboxError as error:
+                logger.warning("an output could not be put into %s: %s", name, error)
+                return None
+            return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory
+
         file = await (store() if self.steps is None else self.steps.value("file", store, str | None))
         self._kept[kind] += file is not None
         return file
 
-    async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
-        try:
-            await executor.write(name, text.encode("utf-8", "replace"))
-        except SandboxError as error:
-            logger.warning("an output could not be put into %s: %s", name, error)
-            return None
-        return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory
-
-    # Calls of interrupted turns
-
     @asynccontextmanager
-    async def keep_calls_on_error(self) -> AsyncIterator[str | None]:
-        """Keep the calls to host tools that are made inside, if it raises or is cancelled; else forget those kept before.
+    async def turn(self) -> AsyncIterator[str | None]:
+        """Yield a note for the model about the host tools that interrupted turns have called; None for nothing.
 
-        It yields what the model should know of interrupted turns, which it does not remember; None for nothing.
+        If the body raises or is cancelled, its calls are added to them, else they are forgotten.
         """
         calls = self._calls = []
-        kept = tuple(self._interrupted)
         try:
-            yield f"{INTERRUPTED}\n{describe_calls(kept)}" if kept else None
+            yield "\n".join([INTERRUPTED, *self._interrupted]) if self._interrupted else None
         except BaseException:
-            self._interrupted += [call for call in calls if call.name not in self._endings]
+            self._interrupted += call_lines([call for call in calls if call.name not in self._endings])
             raise
         finally:
             self._calls = None
@@ -332,47 +309,43 @@ class CodeRunner:
 
     # The session
 
-    async def _prepare(self, token: CancellationToken) -> ExecutionResult | None:
+    async def _prepare(self, token: CancellationToken, context: RunContext | None = None) -> ExecutionResult | None:
         """Run the setup, if the session is a new one."""
-        if self.options.setup is None or self._prepared_for == self._session_number():
+        number = self._session.starts if self._session is not None else 0
+        if self.options.setup is None or self._prepared_for == number:
             return None
         code = [CodeBlock(code=self.options.setup, language="python")]
         if self._with_tools is not None:
-            running = self._with_tools.run_blocks(code, RunContext(journalled=True))
+            running = self._with_tools.run_blocks(code, context or RunContext(journalled=True))
             result: CodeResult = await awaited(running, token)
         else:
             result = await self._executor.execute_code_blocks(code, cancellation_token=token)
         if result.exit_code != 0:
             raise ValueError(f"The agent's setup failed. {describe(result)}")
-        self._prepared_for = self._session_number()
+        self._prepared_for = self._session.starts if self._session is not None else 0
         return result if isinstance(result, ExecutionResult) else None
 
-    def _session_number(self) -> int:
-        return self._session.starts if self._session is not None else 0
-
-    async def rebuild(self, cancellation_token: CancellationToken) -> Replay | None:
+    async def rebuild(self, token: CancellationToken) -> Replay | None:
         """Rebuild the session, if a state of another one was loaded."""
-        if self._session is None or self._record is None or (self.steps is None and self._record.pending is None):
+        if self._record is None or (self.steps is None and self._record.pending is None):
             return None
-        rebuild = partial(self._rebuild_pending, self._session, self._record, cancellation_token)
+
+        async def rebuild() -> Replay | None:
+            return await awaited(self._rebuild_pending(token), token)
+
         return await (rebuild() if self.steps is None else self.steps.value("rebuild", rebuild, Replay | None))
 
-    async def _rebuild_pending(
-        self, session: SessionExecutor, record: SessionRecord, token: CancellationToken
-    ) -> Replay | None:
-        async def run_again(journal: Journal) -> Replay:
-            if session.starts:
-                await self._restart(token)
-            self._ran_code = True
-            await self._prepare(token)
-            made = await replay(session, record, journal, token)
-            # If the sandbox broke, another one has replaced it.
-            await self._prepare(token)
-            return made
-
-        if record.pending is None:
+    async def _rebuild_pending(self, token: CancellationToken) -> Replay | None:
+        session, record = self._session, self._record
+        if session is None or record is None or record.pending is None:
             return None
-        made = await awaited(run_again(record.pending), token)
+        if session.starts:
+            await self._restart(token)
+        self._ran_code = True
+        await self._prepare(token)
+        made = await replay(session, record, record.pending, token)
+        # If the sandbox broke, another one has replaced it.
+        await self._prepare(token)
         record.pending = None
         return made if made.blocks or not made.same else None
 
@@ -402,7 +375,7 @@ class CodeRunner:
 
     def save(self) -> dict[str, Any]:
         """Return the fields of a state beside the conversation: the session's journal, and calls of interrupted turns."""
-        return {"journal": self.journal(), "interrupted": record_calls(self._interrupted, self.options.redact)}
+        return {"journal": self.journal(), "interrupted": self._interrupted[-MAX_LINES:]}
 
     def journal(self) -> Journal | None:
         """Return the journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
@@ -412,19 +385,14 @@ class CodeRunner:
             self._record.check_sandbox(self._session)
         return self._record.pending or self._record.journal
 
-    def load(self, journal: Journal | None, calls: Sequence[RecordedCall]) -> None:
+    def load(self, journal: Journal | None, interrupted: Sequence[str]) -> None:
         """Have the session rebuilt before its next use, unless it is the journal's own; keep the calls."""
         if self._session is not None and self._record is not None and journal is not None:
             self._record.check_sandbox(self._session)  # it may have been restarted meanwhile
             self._record.load(journal)
         # A team loads a state from before an interrupted turn; what that turn has done stays done.
-        known = record_calls(self._interrupted, self.options.redact)
-        for call in calls:
-            if call in known:
-                known.remove(call)
-            else:
-                self._interrupted.append(call.call())
+        self._interrupted += (Counter(interrupted) - Counter(self._interrupted)).elements()
 
 
 def _with_notes(result: ExecutionResult, *notes: str) -> ExecutionResult:
-    return replace(result, notes=(*result.notes, *notes)) if notes else result
+    return replace(result, notes=(*result.notes, *notes))

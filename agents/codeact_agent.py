@@ -46,7 +46,6 @@ from autogen_codeact.agents.code_search import (
 )
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, Conversation, Emit
-from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.model import model_name
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -135,8 +134,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
             for each session, when the first turn begins, which starts the sandbox. Default: yes.
-        redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
-            that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
     Raises:
         TypeError: An argument has a wrong type.
@@ -173,7 +170,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         setup: str | None = None,
         budget: Budget | None = None,
         approval_func: ApprovalFuncType | None = None,
-        redact: RedactResult | None = None,
         describe_environment: bool = True,
         context_budget: int | None = DEFAULT_BUDGET,
     ) -> None:
@@ -203,7 +199,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 stream_output,
                 tools,
                 approve_tool,
-                redact,
                 setup,
                 answers=True,
                 output_type=output_content_type,

@@ -47,8 +47,7 @@ ANSWER_BY_CALL = (
 )
 TYPED = "The answer must fit this JSON schema; in a message without code, it is JSON and nothing else:\n{schema}"
 HANDOFFS = (
-    "These functions hand the task over to another agent, with a message to it. A call takes effect when its block of code "
-    "ends without an error; then your turn is over. Call one of them at most, and not together with `final_answer`:"
+    "These functions hand the task over to another agent, with a message to it. A call ends the code and your turn:"
 )
 SETUP = "This has been run in the session already:\n```python\n{setup}\n```"
 

@@ -29,10 +29,12 @@ from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.conversation import DEFAULT_BUDGET, MIN_BUDGET
 from autogen_codeact.agents.images import with_encoded_images
-from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
-from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, refuse_functions
+from autogen_codeact.agents.journal import MAX_NAME, Journal
+from autogen_codeact.executors.tools.configs import dump_approval, dump_tools, refuse_functions
 from autogen_codeact.executors.tools.later import Later
 from autogen_codeact.executors.tools.policies import loaded
+
+MAX_LINE = 1_000
 
 
 class AgentConfig(BaseModel):
@@ -101,7 +103,7 @@ class CodeExecutorAgentState(BaseModel):
     version: str = Field(default="1.0.0", max_length=MAX_NAME)
     llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
     journal: Journal | None = None
-    interrupted: Annotated[list[RecordedCall], BeforeValidator(bounded)] = Field(default_factory=list)
+    interrupted: list[Annotated[str, Field(max_length=MAX_LINE)]] = Field(default_factory=list, max_length=MAX_LINE)
 
 
 class CodeActAgentState(CodeExecutorAgentState):
@@ -112,6 +114,10 @@ class CodeActAgentState(CodeExecutorAgentState):
 
 S = TypeVar("S", bound=CodeExecutorAgentState)
 MAX_PROBLEMS = 5
+NO_FUNCTION = (
+    "Cannot serialize {agent} with approval_func set: a function has no configuration. "
+    "Dump the agent without approval_func, and pass approval_func again after loading."
+)
 SLICE = 500
 """Messages that are checked at a time: some milliseconds."""
 
@@ -172,27 +178,16 @@ def dump_parts(
     """Make the fields of an agent's configuration that are components."""
     executor, client, context = components
     later = options.approval_func if isinstance(options.approval_func, Later) else None
-    functions = {"approval_func": None if later is not None else options.approval_func, "redact": options.redact}
-    parts = dump_all(
-        functions=lambda: _refuse_functions(agent, functions),
-        code_executor=executor.dump_component,
-        model_client=lambda: client.dump_component() if client is not None else None,
-        model_context=context.dump_component,
-        tools=lambda: dump_tools(options.tools),
-        approval_func=lambda: later.dump_component() if later is not None else None,
-        approve_tool=lambda: dump_approval(options.approve_tool),
-    )
-    return {name: part for name, part in parts.items() if name != "functions"}
-
-
-def _refuse_functions(agent: str, functions: Mapping[str, object]) -> None:
-    names = [name for name, function in functions.items() if function is not None]
-    listed = " and ".join(names)
-    refuse_functions(
-        names,
-        f"Cannot serialize {agent} with {listed} set: a function has no configuration. "
-        f"Dump the agent without {listed}, and pass {listed} again after loading.",
-    )
+    if later is None and options.approval_func is not None:
+        refuse_functions(["approval_func"], NO_FUNCTION.format(agent=agent))
+    return {
+        "code_executor": executor.dump_component(),
+        "model_client": client.dump_component() if client is not None else None,
+        "model_context": context.dump_component(),
+        "tools": dump_tools(options.tools),
+        "approval_func": later.dump_component() if later is not None else None,
+        "approve_tool": dump_approval(options.approve_tool),
+    }
 
 
 def dump_type(options: RunOptions) -> ComponentModel | None:

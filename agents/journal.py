@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -26,7 +23,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor
 from codeact_sandbox.files.workspace import MAX_FILES, Manifest, is_safe
@@ -39,15 +35,6 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_COUNT = 10**9
 MAX_NAME = 200
 MAX_DEPTH = 200
-
-MAX_INTERRUPTED = 1_000
-MAX_INTERRUPTED_CHARS = 1_000
-WITHHELD = "withheld, because the redact hook failed on it ({kind})"
-
-RedactResult = Callable[[str, Any], Any]
-"""Returns what is recorded of a tool's result, or of the text of its error, given the tool's name and that."""
-
-logger = logging.getLogger("autogen_codeact")
 
 
 class RecordedCall(BaseModel):
@@ -202,9 +189,7 @@ class SessionRecord:
         self._files: Manifest = {}
         self._unrecorded_before = 0
 
-    def add_block(
-        self, executor: SessionExecutor, block: CodeBlock, result: ExecutionResult, redact: RedactResult | None
-    ) -> None:
+    def add_block(self, executor: SessionExecutor, block: CodeBlock, result: ExecutionResult) -> None:
         """Add a block to the journal.
 
         A failed block is added, too, because what it did before its error stays. A killed one has left nothing in the session.
@@ -220,7 +205,7 @@ class SessionRecord:
                     code=block.code,
                     outcome="ok" if result.outcome == "ok" else "error",
                     output=digest(result.output),
-                    calls=[redacted(call, redact) for call in result.tool_calls],
+                    calls=[replace(call, images=()) if call.images else call for call in result.tool_calls],
                     files=None if files is None else {} if files == self._files else difference(self._files, files),
                     connections=sum(connection.allowed for connection in result.connections),
                 )
@@ -298,41 +283,6 @@ def difference(before: Manifest, after: Manifest) -> dict[str, str | None]:
     """Return the files in which two manifests differ: their marks in the second one, or None if they are not in it."""
     changed: dict[str, str | None] = {name: mark for name, mark in after.items() if before.get(name) != mark}
     return changed | dict.fromkeys(before.keys() - after.keys())
-
-
-def redacted(call: ToolCall, redact: RedactResult | None) -> ToolCall:
-    """Return a call as it is recorded: without its images, and with what the hook gives of its result."""
-    kept = replace(call, images=()) if call.images else call
-    if redact is None:
-        return kept
-    # With a copy, because the hook may change it in place, and the result is used elsewhere.
-    try:
-        if call.outcome == "ok":
-            return replace(kept, result=json.loads(json.dumps(redact(call.name, deepcopy(call.result)))))
-        if call.error is not None:
-            return replace(kept, error=replace(call.error, message=str(redact(call.name, call.error.message))))
-    except Exception as error:
-        logger.exception("redact failed on a call of %s: what came of it is not recorded", call.name)
-        withheld = WITHHELD.format(kind=type(error).__name__)
-        if call.outcome == "ok":
-            return replace(kept, result=withheld)
-        if call.error is not None:
-            return replace(kept, result=None, error=replace(call.error, message=withheld))
-    return kept
-
-
-def record_calls(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
-    """Make records of the calls of interrupted turns: the last 1,000, with long values cut."""
-    made = [RecordedCall.of(redacted(call, redact)) for call in calls[-MAX_INTERRUPTED:]]
-    for call in made:
-        text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)
-        if len(text) > MAX_INTERRUPTED_CHARS:
-            call.result = shorten(text, MAX_INTERRUPTED_CHARS)
-        cut = {"…": shorten(json.dumps(call.arguments, default=str), MAX_INTERRUPTED_CHARS)}
-        if len(cut["…"]) == MAX_INTERRUPTED_CHARS and call.arguments.keys() != cut.keys():
-            call.arguments = cut
-        call.error_message = shorten(call.error_message, MAX_INTERRUPTED_CHARS)
-    return made
 
 
 def digest(output: str) -> str:

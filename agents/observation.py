@@ -132,15 +132,16 @@ async def as_message(
 
 def describe_calls(calls: Sequence[ToolCall]) -> str:
     """Describe calls to host tools, one a line, and which of them took effect."""
+    return "\n".join(call_lines(calls))
+
+
+def call_lines(calls: Sequence[ToolCall]) -> list[str]:
+    """Describe calls to host tools, in at most 41 lines."""
     half = MAX_CALLS_SHOWN // 2
-    if len(calls) <= MAX_CALLS_SHOWN:
-        return "\n".join(map(_line, calls))
-    gap = f"- [… {len(calls) - 2 * half} more …]"
-    return "\n".join([*map(_line, calls[:half]), gap, *map(_line, calls[-half:])])
-
-
-def _line(call: ToolCall) -> str:
-    return f"- {_shortened(_call(call))}"
+    gap = [f"- [… {len(calls) - 2 * half} more …]"] if len(calls) > MAX_CALLS_SHOWN else []
+    shown = [*calls[:half], *calls[-half:]] if gap else calls
+    lines = [f"- {_shortened(_call(call))}" for call in shown]
+    return [*lines[:half], *gap, *lines[half:]]
 
 
 def _some_arguments(call: ToolCall) -> list[tuple[str, Any]]:

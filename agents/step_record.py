@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
+from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeResult
 
 from autogen_codeact.agents.answer import Answer, Transfer
 from autogen_codeact.agents.journal import Journal
+from autogen_codeact.executors.tools.later import AsksLater
 from codeact_sandbox import SandboxError
 
 T = TypeVar("T")
@@ -26,29 +29,30 @@ class RunEnded:
     answer: Answer | Transfer | None = None
 
 
-class RunsCode(Protocol):
-    """The part of an agent that runs its code: its `CodeRunner`."""
+class Step(AsksLater, Protocol):
+    """A step in which code runs, as the log keeps it."""
 
-    in_session: bool
+    token: CancellationToken
+    """Cancels the step: with that of the turn, and when the run ends to wait for an answer."""
 
-    def journal(self) -> Journal | None:
-        """Return the journal of its session; None without a session."""
+    async def begin(self, blocks: list[CodeBlock]) -> None:
+        """Write the code, before it runs."""
 
-    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
-        """Return how a run ended before, from its result."""
+    def failure_logged(self) -> AbstractContextManager[None]:
+        """Write that the step ended with an exception, if the body raises one."""
+
+    def end(self, ended: RunEnded, journal: Journal | None) -> None:
+        """Write how the code ended."""
 
 
 class StepRecord(Protocol):
     """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""
 
-    async def run(
-        self,
-        runner: RunsCode,
-        blocks: list[CodeBlock],
-        live: Callable[[], Awaitable[RunEnded]],
-        ask: Callable[[], Awaitable[RunEnded | None]] | None = None,
-    ) -> RunEnded:
-        """Run the code of a step, unless `ask` says how it ended; or return how it ended before."""
+    def recorded(self, blocks: list[CodeBlock], *, in_session: bool) -> tuple[CodeResult, SandboxError | None] | None:
+        """Return how the code of a step ended before, or None if it has to be run."""
+
+    def step(self, token: CancellationToken) -> AbstractAsyncContextManager[Step]:
+        """Return a step in which code is about to run."""
 
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""

@@ -61,7 +61,7 @@ def _describe(name: str, agent: ChatAgent) -> AgentInfo:
     options = getattr(agent, "_options", None)
     functions: list[str] = []
     if isinstance(options, RunOptions):
-        callables = {name: getattr(options, name) for name in ("approval_func", "approve_tool", "redact")}
+        callables = {name: getattr(options, name) for name in ("approval_func", "approve_tool")}
         functions = [n for n, function in callables.items() if not isinstance(function, ComponentBase | None)]
     return AgentInfo(
         name=name,

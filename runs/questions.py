@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 
-from autogen_codeact.agents.model import cancel_and_wait
+from autogen_core import CancellationToken
+
 from autogen_codeact.runs.answers import MAX_OPEN, Answer, Question, RunWaiting, digest
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.folder import FileStore
@@ -20,7 +19,6 @@ from codeact_sandbox.tools.approval import ToolApprovalRequest
 from codeact_sandbox.tools.question_text import MAX_SHOWN, arguments_text, can_be_shown
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
-T = TypeVar("T")
 SETTLE_S = 0.05
 _TOO_MUCH = (False, f"nobody can judge more than {MAX_SHOWN:,} characters or {MAX_OPEN} questions")
 Key = tuple[str, int, int]
@@ -34,17 +32,14 @@ class Questions:
         self._log = log
         self._all = list(known)
         self._busy: set[object] = set()
-        self._ended = asyncio.Event()
+        self._tokens: list[CancellationToken] = []
+        self.has_ended = False
+        """Whether the run has ended, because it waits for an answer."""
 
     @property
     def open(self) -> list[Question]:
         """Those without an answer."""
         return [each for each in self._all if each.answer is None]
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the run has ended, because it waits for an answer."""
-        return self._ended.is_set()
 
     @contextmanager
     def busy(self, who: object) -> Iterator[None]:
@@ -70,19 +65,21 @@ class Questions:
         """What ends the run."""
         return RunWaiting(self._log.folder, self.open)
 
-    async def unless_ended(self, live: Awaitable[T]) -> T:
-        """Await code, and end it if the run ends because the code waits for an answer."""
-        running, ended = asyncio.ensure_future(live), asyncio.ensure_future(self._ended.wait())
+    @asynccontextmanager
+    async def cancelling(self, token: CancellationToken) -> AsyncIterator[None]:
+        """Cancel a token if the run ends inside because something waits for an answer; then that is what ends the body."""
+        self._tokens.append(token)
         try:
-            await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                raise self.waiting
-            return await running
+            yield
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if not self.has_ended or (me is not None and me.cancelling()):
+                raise
+            raise self.waiting from None
         finally:
-            await cancel_and_wait(ended)
-            await cancel_and_wait(running)
+            self._tokens.remove(token)
 
-    async def about_code(self, step: Step, text: str) -> tuple[bool, str]:
+    async def about_code(self, step: StepNumber, text: str) -> tuple[bool, str]:
         """Return whether the code of a step may run, and why not; without an answer the run ends."""
         question = await self._question(step.agent, step.number, None, text)
         if question is None:
@@ -93,10 +90,10 @@ class Questions:
             raise self.waiting
         return await self._use(question, question.answer)
 
-    async def about_call(self, agent: str, number: int, step: object, request: ToolApprovalRequest) -> tuple[bool, str]:
+    async def about_call(self, step: StepNumber, request: ToolApprovalRequest) -> tuple[bool, str]:
         """Return whether a call may be made; without an answer the run ends, and this waits until it is cancelled."""
         text = await in_thread(arguments_text, request.arguments)
-        question = await self._question(agent, number, request.name, text)
+        question = await self._question(step.agent, step.number, request.name, text)
         if question is None:
             return _TOO_MUCH
         if question.answer is not None:
@@ -138,38 +135,19 @@ class Questions:
         await asyncio.sleep(SETTLE_S)
         while self._busy and not self.has_ended:  # noqa: ASYNC110 - of many agents
             await asyncio.sleep(SETTLE_S)
-        self._ended.set()
+        self.has_ended = True
+        for token in self._tokens:
+            token.cancel()
 
 
 @dataclass(eq=False)
-class Step:
-    """A step of an agent that runs code."""
+class StepNumber:
+    """A step of an agent that runs code, and the calls to host tools that it has made."""
 
     log: LogWriter
     agent: str
     number: int
-    calls: int = 0
-
-
-@dataclass
-class StepQuestions:
-    """The questions of one step of an agent: what `Later` asks."""
-
-    questions: Questions
-    step: Step
-
-    async def about_code(self, code: str) -> tuple[bool, str] | None:
-        """Ask about the code of the step before that begins; None for other code, as of an agent in a host tool."""
-        return None if CURRENT_STEP.get() is self.step else await self.questions.about_code(self.step, code)
-
-    async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
-        """Ask about a call."""
-        return await self.questions.about_call(self.step.agent, self.step.number, self.step, request)
-
-
-# Calls to host tools are recorded by what is attached to the executor, which several agents and runs may share. Such a call runs
-# in the context of the block that makes it.
-CURRENT_STEP: ContextVar[Step | None] = ContextVar("CURRENT_STEP", default=None)
+    calls: int = field(default=0, init=False)
 
 
 class CallRecorder:
@@ -178,12 +156,12 @@ class CallRecorder:
     def __init__(self, log: LogWriter, questions: Questions | None = None) -> None:
         self._log = log
         self._questions = questions
-        self._outside = Step(log, "", 0)
-        self._started: dict[Key, tuple[Step, int]] = {}
+        self._outside = StepNumber(log, "", 0)
+        self._started: dict[Key, tuple[StepNumber, int]] = {}
 
     async def call_starting(self, intent: CallIntent) -> None:
         """Write that a call is about to be made; it is on the disk when this returns, unless the tool is idempotent."""
-        if (counted := self._count()) is None:
+        if (counted := self._count(intent)) is None:
             return
         step, number = self._started[_key(intent)] = counted
         event = HostCallStarted(
@@ -202,7 +180,7 @@ class CallRecorder:
         """Write how a call ended; it is on the disk when this returns, unless the tool is idempotent."""
         if self._questions is not None:
             self._questions.end(_key(finished.intent))
-        counted = self._started.pop(_key(finished.intent), None) or self._count()
+        counted = self._started.pop(_key(finished.intent), None) or self._count(finished.intent)
         if counted is None:
             return
         step, number = counted
@@ -220,9 +198,9 @@ class CallRecorder:
         else:
             await self._log.write(event, sync=True)
 
-    def _count(self) -> tuple[Step, int] | None:
-        """Count a call of the step that makes calls in this context; None if it belongs to another run."""
-        step = CURRENT_STEP.get() or self._outside
+    def _count(self, intent: CallIntent) -> tuple[StepNumber, int] | None:
+        """Count a call of a step; None if it belongs to another run."""
+        step = intent.origin if isinstance(intent.origin, StepNumber) else self._outside
         if step.log is not self._log:
             return None
         step.calls += 1

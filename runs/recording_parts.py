@@ -22,15 +22,25 @@ from autogen_core.tools import StaticStreamWorkbench, TextResultContent, ToolRes
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware, forwarded
 from autogen_codeact.agents.step_record import RunEnded
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.executor import cancel_scope
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, ModelCallFinished, ModelCallStarted
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import CallRecord, error_info
-from autogen_codeact.runs.steps import AgentSteps, JournalLog, ModelAnswer, RunHistory, ToolAnswer, to_exception
+from autogen_codeact.runs.steps import (
+    AgentSteps,
+    JournalLog,
+    LoggedStep,
+    ModelAnswer,
+    RunHistory,
+    ToolAnswer,
+    to_exception,
+)
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import agents_of, executors_of, teams_of
-from codeact_sandbox import SandboxError
 from codeact_sandbox.types.result import ErrorInfo
+from codeact_sandbox.types.run_context import RunContext
 
 UNKNOWN = (
     "It is not known whether this call was made: the process ended while it was under way, and it was not repeated. "
@@ -218,8 +228,6 @@ def _result_of(recorded: ToolAnswer) -> ToolResult:
 class RecordedExecutor(CodeExecutor):
     """Forwards to another executor. Our own agents have no need of it: they record what they run themselves."""
 
-    in_session = False
-
     def __init__(self, executor: CodeExecutor, steps: AgentSteps) -> None:
         self._executor = executor
         self._steps = steps
@@ -228,21 +236,23 @@ class RecordedExecutor(CodeExecutor):
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
     ) -> CodeResult:
         """Return the result of code, after it is in the log."""
+        if (known := self._steps.recorded(code_blocks, in_session=False)) is not None:
+            result, error = known
+            if error is not None:
+                raise error
+            return result
+        async with self._steps.step(cancellation_token) as step:
+            await step.begin(code_blocks)
+            with step.failure_logged():
+                result = await self._run(code_blocks, step)
+            step.end(RunEnded(result), None)
+        return result
 
-        async def live() -> RunEnded:
-            return RunEnded(await self._executor.execute_code_blocks(code_blocks, cancellation_token))
-
-        ended = await self._steps.run(self, code_blocks, live)
-        if ended.error is not None:
-            raise ended.error
-        return ended.result
-
-    def journal(self) -> None:
-        """Return None: AutoGen's agents rebuild no session."""
-
-    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> RunEnded:
-        """Return how a run ended before."""
-        return RunEnded(result, error)
+    async def _run(self, blocks: list[CodeBlock], step: LoggedStep) -> CodeResult:
+        if (tools := capabilities_of(self._executor).tools) is None:
+            return await self._executor.execute_code_blocks(blocks, step.token)
+        with cancel_scope(step.token):
+            return await tools.run_blocks(blocks, RunContext(origin=step))
 
     start = forwarded("_executor", "start")
     stop = forwarded("_executor", "stop")

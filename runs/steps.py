@@ -5,36 +5,38 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import takewhile
 from typing import Any, TypeVar
 
+from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
-from autogen_codeact.agents.step_record import Kind, RunEnded, RunsCode
+from autogen_codeact.agents.step_record import Kind, RunEnded
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.tools.later import ASKS
+from autogen_codeact.executors.tools.later import NO_LOG
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.folder import FileStore, result_record
-from autogen_codeact.runs.questions import CURRENT_STEP, Questions, Step, StepQuestions
+from autogen_codeact.runs.questions import Questions, StepNumber
 from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import CallRecord, error_info
 from autogen_codeact.runs.writer import LogWriter
 from codeact_sandbox import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
+from codeact_sandbox.tools.approval import ToolApprovalRequest
 from codeact_sandbox.types.result import ErrorInfo
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
 logger = logging.getLogger("autogen_codeact")
 T = TypeVar("T")
-Ask = Callable[[], Awaitable[RunEnded | None]]
 
 
 class RecordedError(Exception):
@@ -161,6 +163,71 @@ class JournalLog:
         return change, self._entries[keep:]
 
 
+@dataclass(eq=False)
+class LoggedStep(StepNumber):
+    """A step of an agent, as the log keeps it."""
+
+    token: CancellationToken
+    steps: AgentSteps
+    began: float = field(default=0.0, init=False)
+
+    async def about_code(self, code: str) -> tuple[bool, str]:
+        """Return whether the code may run, or end the run until there is an answer."""
+        if self.steps.questions is None:
+            raise RuntimeError(NO_LOG)
+        return await self.steps.questions.about_code(self, code)
+
+    async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
+        """Return whether a call may be made, or end the run until there is an answer."""
+        if self.steps.questions is None:
+            raise RuntimeError(NO_LOG)
+        return await self.steps.questions.about_call(self, request)
+
+    async def begin(self, blocks: list[CodeBlock]) -> None:
+        """Write the code, before it runs."""
+        self.steps.history.steps = self.number
+        self.began = time.monotonic()
+        started = BlockStarted(agent=self.agent, number=self.number, blocks=_texts(blocks))
+        await self.log.write(started, sync=True)
+
+    @contextmanager
+    def failure_logged(self) -> Iterator[None]:
+        """Write that the step ended with an exception, if the body raises one."""
+        try:
+            yield
+        except RunWaiting:
+            raise
+        except Exception as error:
+            self.log.put(BlockFinished(agent=self.agent, number=self.number, error=error_info(error)))
+            raise
+
+    def end(self, ended: RunEnded, journal: Journal | None) -> None:
+        """Write how the code ended, and how the journal has changed."""
+        change, seconds = self.steps.journal.change(journal), time.monotonic() - self.began
+        error = error_info(ended.error) if ended.error is not None else None
+
+        def event(files: FileStore) -> BlockFinished:
+            finished = BlockFinished(
+                agent=self.agent,
+                number=self.number,
+                result=result_record(ended.result, files),
+                error=error,
+                duration_s=seconds,
+            )
+            if change is not None:
+                finished.journal, added = change
+                finished.journal.added = [
+                    {**dict(entry), "calls": [RecordedCall.of(call) for call in entry.calls]} for entry in added
+                ]
+            return finished
+
+        self.log.put(event, sync=True)
+
+
+def _texts(blocks: list[CodeBlock]) -> list[CodeText]:
+    return [CodeText(code=block.code, language=block.language) for block in blocks]
+
+
 class AgentSteps:
     """A `StepRecord` of one agent, and the record of its model's answers."""
 
@@ -226,25 +293,16 @@ class AgentSteps:
 
     # Code
 
-    async def run(
-        self,
-        runner: RunsCode,
-        blocks: list[CodeBlock],
-        live: Callable[[], Awaitable[RunEnded]],
-        ask: Ask | None = None,
-    ) -> RunEnded:
-        """Run the code of a step, unless `ask` says how it ended; or return how it ended before."""
-        code = [CodeText(code=block.code, language=block.language) for block in blocks]
+    def recorded(self, blocks: list[CodeBlock], *, in_session: bool) -> tuple[CodeResult, SandboxError | None] | None:
+        """Return how the code of a step ended before, or None if it has to be run."""
+        code = _texts(blocks)
         step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
-        if step is not None:
-            return await self._repeat(runner, step)
-        return await self._run(runner, code, live, ask)
-
-    async def _repeat(self, runner: RunsCode, step: StepResult) -> RunEnded:
+        if step is None:
+            return None
         if (result := step.result) is None:
             raise to_exception(step.error or ErrorInfo(type="RuntimeError", message="the log has no result"))
         if step.unknown:
-            if runner.in_session and isinstance(result, ExecutionResult):
+            if in_session and isinstance(result, ExecutionResult):
                 result = replace(result, state="lost" if self.is_empty else "restored")
             known = result
             self.log.put(
@@ -254,77 +312,23 @@ class AgentSteps:
                     result=result_record(known, files),
                 )
             )
-        return await runner.repeat(result, step.broke)
+        return result, step.broke
 
-    async def _run(
-        self,
-        runner: RunsCode,
-        code: list[CodeText],
-        live: Callable[[], Awaitable[RunEnded]],
-        ask: Ask | None,
-    ) -> RunEnded:
+    @asynccontextmanager
+    async def step(self, token: CancellationToken) -> AsyncIterator[LoggedStep]:
+        """Return a step in which code is about to run."""
         await self._do_late()
-        questions, step = self.questions, Step(self.log, self.agent, self.history.steps + 1)
-        if questions is None:
-            return await self._run_step(runner, step, code, live, ask=ask)
+        # Before the code is asked about: if the run ends meanwhile, the code has not run, and is asked about again.
+        await self.log.flush()
+        step = LoggedStep(self.log, self.agent, self.history.steps + 1, token, self)
+        if (questions := self.questions) is None:
+            yield step
+            return
+        step.token = CancellationToken()
+        token.add_callback(step.token.cancel)
         with questions.busy(step):
-            token = ASKS.set(StepQuestions(questions, step))
-            try:
-                return await self._run_step(runner, step, code, lambda: questions.unless_ended(live()), ask=ask)
-            finally:
-                ASKS.reset(token)
-
-    async def _run_step(
-        self,
-        runner: RunsCode,
-        step: Step,
-        code: list[CodeText],
-        live: Callable[[], Awaitable[RunEnded]],
-        *,
-        ask: Ask | None,
-    ) -> RunEnded:
-        # Before the step begins in the log: if the run ends meanwhile, the code has not run, and is asked about again.
-        refused = None
-        if ask is not None:
-            await self.log.flush()
-            refused = await ask()
-        self.history.steps = number = step.number
-        began = time.monotonic()
-        started = BlockStarted(agent=self.agent, number=number, blocks=code)
-        await self.log.write(started, sync=True)
-        token = CURRENT_STEP.set(step)
-        try:
-            ended = refused or await live()
-        except RunWaiting:
-            raise
-        except Exception as error:
-            self.log.put(BlockFinished(agent=self.agent, number=number, error=error_info(error)))
-            raise
-        finally:
-            CURRENT_STEP.reset(token)
-        self._put_finished(number, ended, time.monotonic() - began, runner.journal())
-        return ended
-
-    def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
-        change = self.journal.change(journal)
-        error = error_info(ended.error) if ended.error is not None else None
-
-        def event(files: FileStore) -> BlockFinished:
-            finished = BlockFinished(
-                agent=self.agent,
-                number=number,
-                result=result_record(ended.result, files),
-                error=error,
-                duration_s=seconds,
-            )
-            if change is not None:
-                finished.journal, added = change
-                finished.journal.added = [
-                    {**dict(entry), "calls": [RecordedCall.of(call) for call in entry.calls]} for entry in added
-                ]
-            return finished
-
-        self.log.put(event, sync=True)
+            async with questions.cancelling(step.token):
+                yield step
 
     # Other values
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -36,22 +36,6 @@ def refuse_functions(names: Sequence[str], message: str) -> None:
     """Refuse functions that can't be written into a configuration, unless they are to be omitted."""
     if names and not _OMITTING.get():
         raise ValueError(message)
-
-
-def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:
-    """Write parts of a config."""
-    written: dict[str, Any] = {}
-    refused: list[ValueError] = []
-    for name, write in parts.items():
-        try:
-            written[name] = write()
-        except ValueError as error:
-            refused.append(error)
-    if len(refused) == 1:
-        raise refused[0]
-    if refused:
-        raise ValueError("\n".join(dict.fromkeys(map(str, refused))))
-    return written
 
 
 def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:

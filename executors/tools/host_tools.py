@@ -8,7 +8,7 @@ from typing import Any
 from autogen_core.tools import BaseTool, Workbench
 
 from autogen_codeact.executors.tools.base_tool import AutoGenTool, is_tool
-from autogen_codeact.executors.tools.configs import dump_all, dump_approval, dump_tools, loaded_from
+from autogen_codeact.executors.tools.configs import dump_approval, dump_tools, loaded_from
 from codeact_sandbox.tools.mcp_client import McpServer
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.toolset import Toolset
@@ -46,6 +46,9 @@ class HostTools(Toolset):
 
     def dump(self) -> dict[str, Any]:
         """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config."""
-        parts = dump_all(tools=lambda: dump_tools(self._given), approve_tool=lambda: dump_approval(self._approve))
         limits = self.broker.limits
-        return {**parts, "tool_limits": None if limits == ToolLimits() else limits}
+        return {
+            "tools": dump_tools(self._given),
+            "approve_tool": dump_approval(self._approve),
+            "tool_limits": None if limits == ToolLimits() else limits,
+        }

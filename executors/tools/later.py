@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any, Protocol
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -18,16 +17,13 @@ NO_LOG = (
 
 
 class AsksLater(Protocol):
-    """Keeps questions about the code of one step in a log, and ends the run until there are answers."""
+    """A step of a run with a log: keeps its questions there, and ends the run until there are answers."""
 
-    async def about_code(self, code: str) -> tuple[bool, str] | None:
-        """Return whether the code of the step may run, and why not, or end the run; None for other code."""
+    async def about_code(self, code: str) -> tuple[bool, str]:
+        """Return whether the code of the step may run, and why not, or end the run."""
 
     async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
         """Return whether a call may be made, and why not, or end the run."""
-
-
-ASKS: ContextVar[AsksLater | None] = ContextVar("ASKS", default=None)
 
 
 class Later(ToolPolicy, Component[PolicyConfig]):
@@ -40,10 +36,14 @@ class Later(ToolPolicy, Component[PolicyConfig]):
     component_provider_override = "autogen_codeact.executors.Later"
 
     async def __call__(self, request: ToolApprovalRequest | ApprovalRequest) -> Any:
-        if (asks := ASKS.get()) is None:
+        step: Any = getattr(request, "origin", None)
+        if step is None:
             raise RuntimeError(NO_LOG)
-        if isinstance(request, ToolApprovalRequest):
-            return ToolApproval(*await asks.about_call(request))
-        if (answer := await asks.about_code(request.code)) is None:
+        return ToolApproval(*await step.about_call(request))
+
+    async def about_code(self, code: str, step: AsksLater | None) -> ApprovalResponse:
+        """Ask about the code of a step."""
+        if step is None:
             raise RuntimeError(NO_LOG)
-        return ApprovalResponse(approved=answer[0], reason=answer[1])
+        approved, reason = await step.about_code(code)
+        return ApprovalResponse(approved=approved, reason=reason)

@@ -45,7 +45,7 @@ ARGUMENTS: dict[str, Any] = {
     "describe_environment": False,
     "context_budget": 50_000,
 }
-OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget"}
+OURS = {"stream_output", "tools", "approve_tool", "describe_environment", "context_budget"}
 """Arguments that AutoGen's agent does not have."""
 
 
@@ -76,7 +76,7 @@ def test_every_argument_is_in_the_configuration() -> None:
     arguments = set(inspect.signature(CodeExecutorAgent).parameters)
     assert arguments == set(inspect.signature(UpstreamAgent).parameters) | OURS
     fields = set(CodeExecutorAgentConfig.model_fields) - {"structured_message_factory"}
-    assert arguments == fields | {"approval_func", "redact"}
+    assert arguments == fields
     parts = {"approval_func", "approve_tool"}  # policies; functions have no configuration
     tested = {"name", "code_executor", "model_client", "model_context", "tools", *parts, *ARGUMENTS}
     assert fields == tested

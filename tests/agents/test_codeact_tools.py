@@ -1,7 +1,6 @@
 """The agent and functions of the host: its tools, and the call that gives the answer."""
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -183,18 +182,10 @@ def test_the_config_names_what_it_cannot_keep(kind: Any) -> None:
     with pytest.raises(ValueError, match="approve_tool=`yes` can't be written into a config: use a policy"):
         make(approve_tool=yes).dump_component()
 
-    executor = BubblewrapCommandLineCodeExecutor(mode="session", tools=[multiply], approve_tool=yes)
-    agent = kind(
-        "actor", executor, model_client=scripted(), tools=[add], redact=lambda _, it: it, approval_func=lambda _: None
-    )
-    with pytest.raises(ValueError, match=r"^Cannot serialize .* set") as caught:
+    executor = BubblewrapCommandLineCodeExecutor(mode="session")
+    agent = kind("actor", executor, model_client=scripted(), approval_func=lambda _: None)
+    with pytest.raises(ValueError, match=r"^Cannot serialize .* with approval_func set"):
         agent.dump_component()
-    assert [re.findall("`(.*?)`|(approval_func and redact)", line)[0] for line in str(caught.value).splitlines()] == [
-        ("", "approval_func and redact"),
-        ("multiply", ""),
-        ("yes", ""),
-        ("add", ""),
-    ]
 
 
 async def test_an_agent_and_its_executor_may_have_the_same_tool_and_not_two_policies(bubblewrap: None) -> None:

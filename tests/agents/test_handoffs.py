@@ -1,4 +1,4 @@
-"""Handoffs: code calls a function, and when its block has ended the agent's answer is a message that hands the task over."""
+"""Handoffs: code calls a function, and the agent's answer is a message that hands the task over."""
 
 import json
 from collections.abc import Sequence
@@ -75,73 +75,52 @@ def results(messages: Any) -> list[ExecutionResult]:
         ("transfer_to_bob(' ')", DEFAULT),
     ],
 )
-async def test_transfer_takes_effect_when_its_block_ends(session: SandboxCodeExecutor, call: str, content: str) -> None:
-    agent = actor(session, python(f"{call}\nx = 5"), python("print(x)"), "5.")
+async def test_a_transfer_ends_the_code_and_the_turn(session: SandboxCodeExecutor, call: str, content: str) -> None:
+    first, second = python(f"x = 5\n{call}\nx = 6"), python("x = 7")
+    agent = actor(session, f"{first}\n{second}", python("print(x)"), "5.")
     result = await agent.run(task="Go.")
     assert comparable(result.messages[-1:]) == [handed_over(content)]
     assert (await agent.model_context.get_messages())[-1] == from_agent(f"{SILENT}\n\n{DONE}")
     assert HandoffMessage in agent.produced_message_types
-    # What stands behind the call has run, and the next turn goes on.
-    assert (await agent.run(task="And x?")).messages[-1].to_text() == "5."
+    result = await agent.run(task="And x?")
+    assert (results(result.messages)[0].output, result.messages[-1].to_text()) == ("5\n", "5.")
 
 
-async def test_blocks_after_a_transfer_do_not_run(session: SandboxCodeExecutor) -> None:
-    agent = actor(session, f"{python('transfer_to_bob()')}\n{python('print(1)')}\n{python('print(2)')}")
-    result = await agent.run(task="Go.")
+async def test_a_transfer_counts_also_if_its_block_breaks_the_sandbox(session: SandboxCodeExecutor) -> None:
+    breaks = (
+        "import os, signal\ntry:\n    transfer_to_bob('Now.')\nfinally:\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\n    os._exit(1)"
+    )
+    result = await actor(session, python(breaks)).run(task="Go.")
     assert isinstance(result.messages[-1], HandoffMessage)
-    assert (await agent.model_context.get_messages())[-1] == from_agent(
-        f"{SILENT}\n\n{DONE}\nNot run: 2 blocks after the one that handed the task over."
-    )
-
-
-async def test_first_of_two_transfers_counts_and_the_model_is_told(session: SandboxCodeExecutor) -> None:
-    agent = actor(session, python("transfer_to_bob('one')\ntransfer_to_carol('two')\ntransfer_to_bob('three')"))
-    result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == [handed_over("one")]
-    assert results(result.messages)[0].notes == (
-        DONE,
-        "Only the first transfer of a block counts; transfer_to_carol had no effect.",
-    )
-
-
-async def test_block_that_fails_hands_nothing_over(session: SandboxCodeExecutor) -> None:
-    agent = actor(session, python("transfer_to_bob()\n1 / 0"), python("transfer_to_carol('Now.')"))
-    result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == [handed_over("Now.", "carol", step=2)]
-    assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
-
-
-async def test_block_that_breaks_its_sandbox_hands_nothing_over(session: SandboxCodeExecutor) -> None:
-    breaks = python("import os, signal\ntransfer_to_bob()\nos.kill(os.getppid(), signal.SIGKILL)\nos._exit(1)")
-    agent = actor(session, breaks, python("transfer_to_bob('Now.')"))
-    result = await agent.run(task="Go.")
-    assert comparable(result.messages[-1:]) == [handed_over("Now.", step=2)]
-    assert [each.outcome for each in results(result.messages)] == ["crashed", "ok"]
-    assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
+    assert result.messages[-1].content == "Now."
+    assert [each.outcome for each in results(result.messages)] == ["crashed"]
 
 
 async def test_transfer_comes_again_from_the_record_of_its_block(session: SandboxCodeExecutor) -> None:
     """As in a run that is continued after its process has ended."""
-    agent = actor(
-        session, python("transfer_to_bob('one')\ntransfer_to_carol()"), python("transfer_to_bob()\n1 / 0"), "No."
-    )
+    agent = actor(session, python("transfer_to_bob('one')"), python("1 / 0"), "No.")
     first = results((await agent.run(task="Go.")).messages)[0]
     failed = results((await agent.run(task="Go.")).messages)[0]
-    assert (await agent._runner.repeat(first)).answer == Transfer("transfer_to_bob", "bob", "one")
-    assert (await agent._runner.repeat(failed)).answer is None
+    assert (await agent._runner.restore_from_record(first)).answer == Transfer("transfer_to_bob", "bob", "one")
+    assert (await agent._runner.restore_from_record(failed)).answer is None
 
 
-async def test_answer_and_transfer_in_one_block_exclude_each_other(session: SandboxCodeExecutor) -> None:
-    both = "transfer_to_bob()\nfinal_answer(1)"
-    late = "try:\n    final_answer(2)\nfinally:\n    transfer_to_bob()"
-    agent = actor(session, python(both), python(late))
+@pytest.mark.parametrize(
+    ("first", "second", "counts"),
+    [
+        ("final_answer(2)", "transfer_to_bob()", TextMessage),
+        ("transfer_to_bob()", "final_answer(2)", HandoffMessage),
+        ("transfer_to_bob()", "transfer_to_carol()", HandoffMessage),
+    ],
+)
+async def test_the_first_answer_or_transfer_of_a_block_counts(
+    session: SandboxCodeExecutor, first: str, second: str, counts: type[BaseChatMessage]
+) -> None:
+    agent = actor(session, python(f"try:\n    {first}\nfinally:\n    {second}"))
     result = await agent.run(task="Go.")
-    assert isinstance(result.messages[-1], TextMessage)
-    assert result.messages[-1].content == "2"
-    assert "ValueError: transfer_to_bob has been called, and the turn ends with that transfer" in str(
-        last_told(agent).content
-    )
-    assert "ValueError: final_answer has been called before" in results(result.messages)[1].output
+    assert isinstance(result.messages[-1], counts)
+    assert "ValueError: the turn has ended already" in results(result.messages)[0].output
 
 
 async def test_wrong_arguments_are_errors_in_the_code(session: SandboxCodeExecutor) -> None:
@@ -248,7 +227,7 @@ def test_config_keeps_handoffs_also_from_untrusted_text(bubblewrap: None) -> Non
     executor = bubblewrap_executor()
     safe = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient([]), handoffs=handoffs)
     loaded = load_component(safe.dump_component().model_dump_json(exclude_none=True))
-    assert loaded.dump_component() == safe.dump_component()
+    assert loaded.dump_component().model_dump_json() == safe.dump_component().model_dump_json()
 
 
 def test_config_that_was_written_by_hand_may_hold_names(bubblewrap: None) -> None:

@@ -10,6 +10,7 @@ from autogen_core.models import CreateResult, RequestUsage
 
 from autogen_codeact.agents import Budget, CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents import codeact_prompt as prompt
+from autogen_codeact.agents.code_runner import NOT_REACHED
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
     CUT_OFF,
@@ -274,11 +275,11 @@ async def test_code_beside_code_that_runs_is_named_once_in_the_observation(sessi
     ]
 
 
-async def test_blocks_after_one_that_fails_are_counted(session: SandboxCodeExecutor) -> None:
+async def test_blocks_after_one_that_fails_are_not_run(session: SandboxCodeExecutor) -> None:
     text = "\n".join([python("1 / 0"), python("2"), python("3")])
     client = scripted(text, "No.")
     result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    note = "Not run: 2 blocks after the one that failed."
+    note = NOT_REACHED
     execution = result.messages[2].result  # type: ignore[union-attr]
     assert execution.notes == (note,)
     assert execution.error == ErrorInfo("ZeroDivisionError", "division by zero", 1)

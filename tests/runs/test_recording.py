@@ -11,7 +11,7 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 
-from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents import ApprovalResponse, CodeActAgent
 from autogen_codeact.runs import recorded
 from autogen_codeact.runs.messages import dump_message
 from codeact_sandbox import HostTool
@@ -102,16 +102,20 @@ def without_chunks(items):
     return [type(item) for item in items if not isinstance(item, ModelClientStreamingChunkEvent)]
 
 
+def approve(_: object) -> ApprovalResponse:
+    return ApprovalResponse(approved=True, reason="")
+
+
 async def test_first_events_describe_the_run(session, tmp_path):
     model = scripted("3.")
-    agent = CodeActAgent("actor", session, model_client=model, tools=[add], redact=lambda name, value: value)
+    agent = CodeActAgent("actor", session, model_client=model, tools=[add], approval_func=approve)
     await run(agent, tmp_path / "run")
     started, boundary, *_, last = events_of(tmp_path / "run")
     assert (started.kind, started.name, started.task[0]["content"]) == ("agent", "actor", "Go.")
     assert started.component["provider"] == "autogen_codeact.agents.CodeActAgent"
     assert started.component["config"]["tools"] == []
     (info,) = started.agents
-    assert (info.name, info.kind, info.tools, info.functions) == ("actor", "CodeActAgent", ["add"], ["redact"])
+    assert (info.name, info.kind, info.tools, info.functions) == ("actor", "CodeActAgent", ["add"], ["approval_func"])
     assert info.executor == "BubblewrapCommandLineCodeExecutor"
     assert started.process.pid == os.getpid()
     assert started.process.versions["autogen-agentchat"].startswith("0.7")

@@ -18,6 +18,7 @@ class ToolApprovalRequest:
         description: The tool's docstring.
         code: The block that calls it.
         language: The block's language.
+        origin: What the caller of the block gave as `RunContext.origin`.
     """
 
     name: str
@@ -26,6 +27,7 @@ class ToolApprovalRequest:
     description: str
     code: str
     language: str
+    origin: object = None
 
 
 @dataclass(frozen=True)

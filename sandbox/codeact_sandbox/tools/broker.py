@@ -298,7 +298,13 @@ class BlockCalls:
         approve = self._broker.approve
         if approve is not None and tool.name not in self._broker.without_approval:
             waiting = ToolApprovalRequest(
-                tool.name, request.copies[2], tool.signature, tool.description, self._code.code, self._code.language
+                tool.name,
+                request.copies[2],
+                tool.signature,
+                tool.description,
+                self._code.code,
+                self._code.language,
+                self._caller.origin,
             )
             await self._approve(approve, waiting)
         await self._record_intent(call, tool)
@@ -341,7 +347,7 @@ class BlockCalls:
         notify(self._attached, "call_started", call.intent)
 
     def _intent(self, call: _Call, *, idempotent: bool = False) -> CallIntent:
-        return CallIntent(self._block, call.position, call.name, call.arguments, idempotent)
+        return CallIntent(self._block, call.position, call.name, call.arguments, idempotent, self._caller.origin)
 
     def _out_of_time(self, call: _Call) -> None:
         text = f"the host tool {call.name} did not answer within {self._limits.seconds:g} s"

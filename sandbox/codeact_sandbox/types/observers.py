@@ -98,6 +98,7 @@ class CallIntent:
         name: The tool.
         arguments: Its arguments by name, as JSON values; must not be changed.
         idempotent: Whether calling the tool again does no harm.
+        origin: What the caller of the block gave as `RunContext.origin`.
     """
 
     block: BlockId
@@ -105,6 +106,7 @@ class CallIntent:
     name: str
     arguments: Mapping[str, Any]
     idempotent: bool = False
+    origin: object = None
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class RunContext:
             tools.
         branch: Whether it is a block of a branch, which may only call host tools that are `branch_safe`.
         tools: Host tools of this caller by name. Each replaces the sandbox's tool of the same name.
+        origin: For whom the block runs: passed on to approval policies and recorders, which know what it is.
     """
 
     journalled: bool = False
@@ -57,6 +58,7 @@ class RunContext:
     answers: RecordedAnswers | None = None
     branch: bool = False
     tools: Mapping[str, HostToolProtocol] = field(default_factory=dict)
+    origin: object = None
 
 
 NO_CONTEXT = RunContext()
