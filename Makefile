@@ -9,7 +9,7 @@ PYTEST = $(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadscope
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test test-hostile test-more live-model test-live test-integrations test-fast check lint format types types-users engine image bench board screenshots release-check docs clean
+.PHONY: help notice-demo notice-engine demo test test-hostile test-more live-model test-live test-integrations test-fast check lint size format types types-users engine image bench board screenshots release-check docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -59,6 +59,9 @@ check: lint types test ## the checks of a change: ruff, mypy strict, tests
 
 lint: $(VENV)/.installed ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+size: ## how large product, tests, docs and benchmarks are; fails above a budget
+	@$(PYTHON) benchmarks/size.py
 
 format: $(VENV)/.installed ## format the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
