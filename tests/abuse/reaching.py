@@ -7,7 +7,6 @@ from tests.sandbox.egress.servers import Server
 from .subject import Subject
 
 LOOPBACK = "127.0.0.0/8"
-MIB = 1024 * 1024
 
 ASK = """
     import os, socket, ssl

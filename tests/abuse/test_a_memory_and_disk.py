@@ -40,17 +40,6 @@ async def test_memory_bomb_is_oom_and_no_timeout(subject: Subject) -> None:
     assert result.state == ("restored" if subject.session else "kept")
 
 
-MANY = """
-    import os
-    for _ in range(20):
-        if os.fork() == 0:
-            break
-    heap = []
-    while True:
-        heap.append(b"x" * 1_000_000)
-"""
-
-
 # Case 3.
 async def test_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> None:
     await subject.start(memory=BOMBED)

@@ -3,11 +3,6 @@
 import asyncio
 import time
 
-from autogen_core import CancellationToken
-
-from autogen_codeact.executors import ExecutionResult, OutputChunk
-from tests.sandbox.sandboxes import block
-
 from .subject import SMALL, Subject
 
 MILLION = 1_000_000
@@ -67,22 +62,6 @@ async def test_endless_flood_ends_at_the_deadline(subject: Subject) -> None:
         assert (result.outcome, result.exit_code) == ("timeout", 124)
         assert result.truncated > 0
         assert CAP <= len(result.output) < CAP + 100
-
-
-# Case 10.
-async def test_flood_in_a_stream_has_the_same_cap(subject: Subject) -> None:
-    await subject.start()
-    for how, count in (("print", 4), ("raw", 30)):
-        code = WRITERS[how].format(stream="stdout", fd=1, count=count)
-        stream = subject.executor.execute_stream([block(code)], CancellationToken())
-        items = [item async for item in stream]
-        result = items.pop()
-        assert isinstance(result, ExecutionResult)
-        assert (result.outcome, result.truncated) == ("ok", count * MILLION - CAP)
-        texts = [item.text for item in items if isinstance(item, OutputChunk)]
-        assert len(texts) == len(items)
-        assert len(result.output) < CAP + 100
-        assert "".join(texts) == result.output
 
 
 # Case 10.

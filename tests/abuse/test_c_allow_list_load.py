@@ -1,9 +1,6 @@
 """C, case 45. Network with an allow-list under load: floods, silence, half-closed and endless connections, and their ends."""
 
-import socket
-import threading
-
-from tests.sandbox.egress.servers import Hosts, read_request
+from tests.sandbox.egress.servers import Hosts
 
 from .faults import eventually
 from .reaching import ASK, SECOND, Listener, allowed, out, start
@@ -39,19 +36,3 @@ async def test_connections_end_with_their_process(subject: Subject, hosts: Hosts
     assert result.outcome == "timeout"
     await eventually(lambda: server.open == 0)
     assert server.connections == 2
-
-
-class Flood:
-    """Sends until it has sent enough and is told to stop."""
-
-    def __init__(self, enough: int) -> None:
-        self.enough = enough
-        self.stop = threading.Event()
-        self.sent = 0
-
-    def __call__(self, sock: socket.socket) -> None:
-        read_request(sock)
-        sock.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-        while not self.stop.is_set() or self.sent < self.enough:
-            sock.sendall(bytes(65536))
-            self.sent += 65536

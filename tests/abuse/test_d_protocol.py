@@ -190,16 +190,6 @@ class Boom:
         return (print, ("unpickled",))
 
 
-TYPED = [
-    {"__reduce__": ["os.system", ["true"]]},
-    {"py/object": "subprocess.Popen", "py/newargs": [["true"]]},
-    {"py/reduce": [{"py/type": "os.system"}, {"py/tuple": ["true"]}]},
-    {"__class__": "os.system", "__type__": "bytes", "$type": "System.Diagnostics.Process"},
-    {"!!python/object/apply:os.system": ["true"]},
-    {"__pickle__": "gASVIAAAAAAAAACMBXBvc2l4lIwGc3lzdGVtlJOUjAR0cnVllIWUUpQu"},
-]  # fmt: skip
-
-
 # Case 60.
 async def test_a_pickle_as_a_value_an_error_or_a_file_is_bytes_to_the_host(subject, monkeypatch, capsys):
     def never(*_: object) -> None:

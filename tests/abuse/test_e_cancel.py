@@ -4,14 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host import client
-from tests.sandbox.sandboxes import block, out, run
+from tests.sandbox.sandboxes import out
 
-from .faults import eventually, exists, must_cancel, rest
+from .faults import eventually, exists, must_cancel
 from .oracles import sandboxes
 from .subject import Kind
 
@@ -24,12 +23,6 @@ BEFORE_IT_IS_GONE_S = 30.0
 @pytest.fixture
 def executor(kind: Kind, tmp_path: Path) -> SandboxCodeExecutor:
     """One of each kind, with a folder to keep in step; it has not been started."""
-    return kind.make(work_dir=tmp_path / "work", timeout=30)
-
-
-@pytest.fixture
-def reused_executor(kind: Kind, tmp_path: Path) -> SandboxCodeExecutor:
-    """The same for cases that do not depend on its start and its end; its sandbox may be that of an earlier case."""
     return kind.make(work_dir=tmp_path / "work", timeout=30)
 
 
@@ -93,30 +86,6 @@ async def test_cancel_during_start_leaves_nothing(executor: SandboxCodeExecutor,
             await executor.stop()
         assert sandboxes() <= before, delay
     await works_again(executor)
-
-
-# Case 72.
-async def test_cancel_during_a_block_kills_it_with_all_that_it_started(reused_executor: SandboxCodeExecutor) -> None:
-    code = """
-        import subprocess, sys, time
-        for _ in range(3):
-            subprocess.Popen(["setsid", sys.executable, "-c", "import time; time.sleep(987)"])
-        print("begun", flush=True)
-        time.sleep(60)
-    """
-    async with reused_executor as executor:
-        token = CancellationToken()
-        stream = executor.execute_stream([block(code)], token)
-        assert (await anext(stream)).text.startswith("begun")  # type: ignore[union-attr]
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await rest(stream)
-        look = """
-            import glob
-            print([path for path in glob.glob("/proc/[0-9]*/cmdline") if b"sleep(987)" in open(path, "rb").read()])
-        """
-        assert await out(executor, look) == "[]\n"
-        assert (await run(executor, "print(2)")).state == "kept"
 
 
 # Case 72.

@@ -60,10 +60,3 @@ async def test_start_and_stop_cycles_leave_everything_flat(kind: Kind) -> None:
         if grown < GROWN_KIB:
             break
     assert grown < GROWN_KIB
-
-
-# Case 81.
-def test_the_figures_see_what_is_left() -> None:
-    before = figures()
-    with open(__file__, "rb"):
-        assert figures()["descriptors"] == before["descriptors"] + 1

@@ -100,37 +100,3 @@ async def test_no_log_config_or_error_shows_a_value(told, caplog, monkeypatch):
     shown = [str(refused.value), told.executor.dump_component().model_dump_json(), repr(sandbox.settings)]
     assert CANARY not in "\n".join([*said, *shown, repr(vars(told.executor))])
     told._lost = True
-
-
-NAMES = "encodings os json site sitecustomize usercustomize threading codecs io abc planted"
-PLANT = f"""
-    import os
-    text = "import posix\\nfd = posix.open('/workspace/ran', 0o2101, 0o666)\\nposix.write(fd, (__name__ + ' ').encode())\\n"
-    for name in {NAMES.split()}:
-        os.makedirs(f"/workspace/{{name}}", exist_ok=True)
-        open(f"/workspace/{{name}}/__init__.py", "w").write(text)
-    os.makedirs("/workspace/bin", exist_ok=True)
-    for name in ("python3", "sh", "unshare", "mount", "env"):
-        open(f"/workspace/bin/{{name}}", "w").write("#!/bin/sh\\necho $0 >> /workspace/ran\\nexec /usr/bin/python3 \\"$@\\"\\n")
-        os.chmod(f"/workspace/bin/{{name}}", 0o755)
-"""
-BAD = {
-    "PYTHONPATH": {"PYTHONPATH": "/workspace"},
-    "PYTHONPATH and a seed": {"PYTHONPATH": "/workspace", "PYTHONHASHSEED": "0"},
-    "other variables of Python": {
-        "PYTHONHOME": "/workspace",
-        "PYTHONPLATLIBDIR": "../workspace",
-        "PYTHONPYCACHEPREFIX": "/workspace",
-        "PYTHONSTARTUP": "/workspace/planted/__init__.py",
-        "PYTHONINSPECT": "1",
-        "PYTHONWARNINGS": "ignore::planted.Warning",
-        "PYTHONBREAKPOINT": "planted.run",
-        "PYTHONOPTIMIZE": "1",
-    },
-    "PATH, HOME and shells": {
-        "PATH": "/workspace/bin:/usr/local/bin:/usr/bin:/bin",
-        "HOME": "/workspace",
-        "ENV": "/workspace/planted/__init__.py",
-        "BASH_ENV": "/workspace/planted/__init__.py",
-    },
-}

@@ -82,15 +82,3 @@ async def test_without_the_filter_the_same_calls_make_set_user_id_files(folder: 
     assert len(known) >= len(CALLS) - 1
     assert {found[f"{name} {bits}"] for name in known for bits in BITS} == {"ok"}
     assert with_rights(folder)
-
-
-TOOLS = """
-cd /workspace
-cp /usr/bin/id plain
-for bits in 4755 2755 6755 u+s g+s; do cp plain by-chmod-$bits && chmod $bits by-chmod-$bits && echo chmod $bits; done
-install -m 4755 plain by-install && echo install
-mkdir -m 2775 by-mkdir && echo mkdir
-mkfifo -m 4644 by-mkfifo && echo mkfifo
-python3 -c 'import os; os.open("by-open", os.O_CREAT | os.O_WRONLY, 0o4755)' && echo open
-chmod 1777 plain && echo sticky
-"""

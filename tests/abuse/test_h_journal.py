@@ -133,28 +133,6 @@ async def test_a_loaded_journal_changes_nothing_outside_the_sandbox(subject, hos
     subject._lost = True
 
 
-LATER = """
-import os, threading, time, urllib.request
-
-def later(delay):
-    time.sleep(delay)
-    with open(f"/workspace/{delay}", "w") as file:
-        file.write("hostile")
-    with open("/workspace/prices.csv", "w") as file:
-        file.write("900\n")
-    urllib.request.urlopen("http://shop.example:{port}/order", data=b"one", timeout=10).read()
-
-for number in range(20):
-    threading.Thread(target=later, args=(number / 100,)).start()
-    if number and os.fork() == 0:
-        os.setsid()
-        later(number / 50)
-        os._exit(0)
-os.register_at_fork(after_in_parent=lambda: threading.Thread(target=later, args=(0.5,)).start())
-os.register_at_fork(after_in_child=lambda: threading.Thread(target=later, args=(0.7,)).start())
-"""
-
-
 # Case H17.
 async def test_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run(subject: Subject) -> None:
     executor = await subject.start()

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import AllowTools, AskPerson
-from tests.sandbox.tools.terminals import Screen, Terminal, screen, terminal
+from tests.sandbox.tools.terminals import screen, terminal
 
-from .subject import Subject, each_engine, one_kind
+from .subject import each_engine, one_kind
 
 __all__ = ["screen", "terminal"]  # fixtures
 READ, DELETE = "Allow read_note?", "Allow delete_all?"
@@ -77,20 +77,6 @@ async def test_an_answer_to_a_withdrawn_question_allows_nothing(subject, termina
     terminal.type("no\n")
     assert await running == "the person at the terminal said no\n"
     assert host.done == []
-
-
-# Case H4.
-@one_kind
-async def test_the_code_of_the_new_question_allows_it(subject: Subject, terminal: Terminal, screen: Screen) -> None:
-    host = Host()
-    await subject.start(host.options())
-    running = asyncio.ensure_future(subject.out(SWAP, timeout=30))
-    await screen.shows(READ)
-    host.typed.set()
-    await screen.shows(DELETE)
-    terminal.type(f"y {screen.code()}\n")
-    assert await running == "all is gone\n"
-    assert host.done == ["delete_all"]
 
 
 # Case H4.

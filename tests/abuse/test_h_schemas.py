@@ -4,11 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from autogen_codeact.executors.tools.host_tools import HostTools
 from tests.executors.schema_workbench import SchemaWorkbench
-from tests.texts import ANY
 
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
@@ -169,9 +167,3 @@ async def test_a_schema_that_is_too_large_is_refused_by_name(text: str) -> None:
             value = [value]
     with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the SchemaWorkbench can't be used"):
         await HostTools([workbench([tool({"properties": {"a": value}})])]).start()
-
-
-WORDS = st.sampled_from(
-    [*TEXTS, "a", "__class__", "self", "_call", "print", "class", "\u00b2", "\ufb01", "a-b", "a_b", ""]
-) | st.text(ANY)
-TYPES = ["string", "integer", "number", "boolean", "null", "object", "array"]

@@ -1,12 +1,6 @@
 """Part I, cases 40 to 44: what notebook cells can do besides Python: commands, magics, tasks, and names of the shell."""
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-
-from tests.sandbox.runner.local_runner import LocalRunner
 
 from .subject import SUBJECTS, Subject
 
@@ -19,29 +13,6 @@ ENDLESS = [
     "%%bash\nsleep 60 & sleep 60",
     "import asyncio\nawait asyncio.gather(asyncio.sleep(60), asyncio.to_thread(__import__('time').sleep, 60))",
 ]
-# A name that would move the cursor, and more tasks than a note can name.
-TASKS = """
-    import asyncio
-    async def wait(): await asyncio.sleep(60)
-    wait.__qualname__ = "\\x1b[2J\\n" + "long" * 1000
-    waiting = [asyncio.create_task(wait()) for _ in range(200)]
-    await asyncio.sleep(0)
-"""
-REPLACED = """
-    import asyncio, builtins, sys
-    In = Out = _ = __ = None
-    builtins.get_ipython = builtins.input = sys.breakpointhook = None
-    asyncio.all_tasks = asyncio.Future = asyncio.set_event_loop = None
-"""
-
-
-@pytest.fixture
-def ipython(tmp_path: Path) -> Iterator[LocalRunner]:
-    """A session with IPython; the sandboxes of this suite have none."""
-    pytest.importorskip("IPython")
-    with LocalRunner(sys.executable, tmp_path, mode="session") as runner:
-        runner.greet()
-        yield runner
 
 
 # Case I40.

@@ -21,16 +21,6 @@ SHOW = """
     for _ in range(4):
         display({{"text/plain": "a display", "application/json": value}}, raw=True)
 """
-GARBAGE = """
-    from IPython.display import display
-    import sys
-    mime = sys.modules["codeact_runner.worker.displays"]
-    as_bytes = mime._as_bytes
-    mime._as_bytes = lambda name, value: value.encode() if name == "text/plain" else b"\\xff" * 3_900_000
-    for _ in range(4):
-        display({"text/plain": "a display", "text/html": ""}, raw=True)
-    mime._as_bytes = as_bytes
-"""
 
 
 # Case K6.

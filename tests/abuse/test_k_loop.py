@@ -22,11 +22,6 @@ CALLS = """
 from concurrent.futures import ThreadPoolExecutor
 done = list(ThreadPoolExecutor(16).map(lambda n: {call}, range({count})))
 """
-LONG = {
-    "an error": "raise ValueError('x' * 50_000_000)",
-    "an end": "raise SystemExit('x' * 50_000_000)",
-    "a cause": "try: raise ValueError('x' * 50_000_000)\nexcept ValueError as error: raise KeyError('y') from error",
-}
 
 
 # Case K8.

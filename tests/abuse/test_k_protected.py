@@ -9,7 +9,6 @@ from autogen_codeact.viewer.text import download_name
 from codeact_sandbox.types.protected_names import protected_name
 
 from ..runs.logs import lines, started, write_log
-from .subject import each_engine
 from .test_h_protected import HARMLESS, VARIANTS
 
 REPOSITORY = ["repo/HEAD", "repo/objects/x", "repo/refs/x"]
@@ -63,16 +62,3 @@ def test_a_download_has_no_protected_name():
         "envrc",
         "",
     ]
-
-
-# Case K5.
-@each_engine
-async def test_files_that_exec_saves_have_no_protected_names(subject):
-    # `codeact exec` keeps files in a new work_dir.
-    await subject.start({"delete_tmp_files": True})
-    result = await subject.run(
-        "import os; os.makedirs('.vscode'); open('.vscode/tasks.json', 'w').write('x'); open('a.txt', 'w').write('x')"
-    )
-    assert [each.name for each in result.artifacts if each.path is not None] == ["a.txt"]
-    files = [each for each in subject.work_dir.rglob("*") if each.is_file()]
-    assert [str(each.relative_to(subject.work_dir)) for each in files] == ["a.txt"]

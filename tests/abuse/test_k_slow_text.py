@@ -8,14 +8,8 @@ import pytest
 
 from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText
-from autogen_codeact.runs.results import ResultRecord
 from codeact_sandbox.types.text import apply_carriage_returns
 from tests.cases import case
-
-from ..cli.support import on_terminal as on_a_terminal
-from ..runs.logs import lines, started, write_log
-from ..runs.logs import text as message
 
 ORDINARY = """# Title
 
@@ -139,28 +133,3 @@ def test_carriage_returns_take_linear_time():
     control = seconds(apply_carriage_returns, "ordinary\r\ntext\r" * 40_000)
     for seed in ("\r", "a\r", "\r\r\n", "\n\r"):
         assert seconds(apply_carriage_returns, (seed * 600_000)[:600_000]) < 20 * control, seed
-
-
-def run_with(folder, text, code, language):
-    """Return the folder of a run in which a model said a text, and ran code."""
-    folder.mkdir()
-    record = ResultRecord(kind="sandbox", exit_code=0, output=text)
-    events = [
-        started(),
-        message(text),
-        BlockStarted(agent="coder", number=1, blocks=[CodeText(language=language, code=code)]),
-        BlockFinished(agent="coder", number=1, result=record),
-    ]
-    return write_log(folder / "run", lines(events))
-
-
-# Case K1.
-def test_no_saved_run_is_slow_to_show(tmp_path):
-    took = {}
-    names = ("bash", "python", "diff")
-    for name, code in [("ordinary", ORDINARY * 50), *((name, (CODE[name] * 16_000)[:16_000]) for name in names)]:
-        folder = run_with(tmp_path / name, f"```{name}\n{code}\n```", code, name)
-        begin = time.perf_counter()
-        assert "The model" in on_a_terminal("show", folder)
-        took[name] = time.perf_counter() - begin
-    assert max(took.values()) < 10 * took["ordinary"], took

@@ -27,10 +27,6 @@ from tests.agents.support import decision, received_by, scripted
 from tests.sandbox.bubblewrapped import descendants, pid_one
 
 PAYS = "print('paying')\nprint(pay('Ann', 3))\n"
-RESTORED = (
-    "The session's memory was put back to before this code: variables and imports from earlier code are there, those of this "
-    "code are not."
-)
 KEPT = "The session's memory was kept: what this code defined before it ended is there."
 LOST = "The session's memory is lost: import, load and define again what you need."
 

@@ -38,7 +38,6 @@ INVENTED = (
 )
 OWN = INVENTED.partition("\n\nThis will")[0]
 SUM = "```python\ndef sum_of_numbers(n):\n    return sum(range(1, 11))\n\nprint(sum_of_numbers(10))\n```\n"
-NOT_55 = "The sum of the integers from 11 to 127 is 11 + 128 = 225."
 FAILS_AGAIN = (
     "```python\ndef largest_of_three_nine_four(n):\n    return max(range(n), lambda x: x > n)\n\n"
     "print(largest_of_three_nine_four(9))\n```\n"

@@ -14,7 +14,7 @@ import pytest
 from autogen_codeact.batch import folder
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import RateLimit
-from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
+from tests.batch.support import MakeAgent, double, lines, rows_of
 from tests.openai_server import OpenAIServer
 
 
@@ -92,16 +92,6 @@ async def test_batch_cancelled_at_any_moment_leaves_nothing_behind(
     await wait_until(lambda: descriptors() <= open_files, interval_s=0.2)  # each look collects garbage
 
 
-async def test_loop_that_is_left_without_closing_ends_the_batch_too(
-    server: OpenAIServer, make: MakeAgent, tmp_path: Path
-) -> None:
-    async for _ in batch(make, [double(number) for number in range(9)], tmp_path):
-        break
-    gc.collect()
-    await wait_until(lambda: len(asyncio.all_tasks()) == 1)
-    assert len(await rows_of(make, [double(number) for number in range(9)], tmp_path)) < 9
-
-
 async def test_what_may_begin_is_spread_evenly_in_the_order_of_asking() -> None:
     pace, began, order = RateLimit(60 / 0.02), time.monotonic(), list[int]()
 
@@ -115,12 +105,3 @@ async def test_what_may_begin_is_spread_evenly_in_the_order_of_asking() -> None:
     await asyncio.wait(waiting)
     assert order == [0, 1, 2, 4, 5]
     assert time.monotonic() - began >= 4 * 0.02
-
-
-async def test_limits_delay_tasks_and_change_nothing_else(
-    server: OpenAIServer, make: MakeAgent, tmp_path: Path
-) -> None:
-    tasks = [double(number) for number in range(3)]
-    rows = await rows_of(make, tasks, tmp_path, model_calls_per_minute=600, concurrency=3)
-    assert [row.answer for row in rows] == ["0", "2", "4"]
-    assert asked(server) == once(0, 1, 2)

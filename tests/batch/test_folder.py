@@ -130,12 +130,6 @@ def test_no_row_is_lost_when_the_process_is_killed_while_rows_are_compacted(tmp_
         assert sorted(os.listdir(tmp_path / point)) == ["batch.json", "lock", "results.jsonl", "runs"]
 
 
-def test_folder_whose_first_file_was_not_finished_can_be_used(tmp_path: Path) -> None:
-    (tmp_path / ".batch.json.x1.part").write_text("{")
-    BatchFolder.open(tmp_path, {}).close()
-    assert sorted(os.listdir(tmp_path)) == ["batch.json", "lock", "results.jsonl", "runs"]
-
-
 def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> None:
     folder = BatchFolder.open(tmp_path, {})
     for name in "ab":

@@ -242,7 +242,3 @@ def all_containers() -> set[str]:
     with closing(connect()) as client:
         found: Any = client.containers()
     return {each["Id"] for each in found}
-
-
-def files_with(text: str, folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]

@@ -1,6 +1,5 @@
 """Reading tasks: what is good becomes a task, what is bad is named, and nothing ends the reading of the others."""
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from autogen_codeact.batch.errors import BatchTasksError
 from autogen_codeact.batch.reading import read_tasks
 from autogen_codeact.batch.tasks import BadTask, Check, Task
-from tests.texts import ANY
 
 
 def read_summaries(source: Any) -> list[str]:
@@ -188,16 +186,6 @@ def test_empty_iterable_is_an_error() -> None:
         read_tasks([])
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(ANY, max_size=5), inner, max_size=3),
-    max_leaves=10,
-)
-rows = st.dictionaries(
-    st.sampled_from(["id", "task", "files", "data", "expected", "check", "metadata", "more"]), json_values
-)
-
-
 @settings(max_examples=150, deadline=None)
 @given(content=st.binary(max_size=300), form=st.sampled_from(["jsonl", "csv"]))
 def test_any_bytes_are_tasks_bad_tasks_or_an_error_of_the_whole_file(
@@ -210,28 +198,3 @@ def test_any_bytes_are_tasks_bad_tasks_or_an_error_of_the_whole_file(
     except BatchTasksError:
         return
     assert all(isinstance(task, Task) or task.reason for task in found)
-
-
-@settings(max_examples=150, deadline=None)
-@given(items=st.lists(rows | json_values, min_size=1, max_size=4))
-def test_any_objects_are_tasks_or_bad_tasks(items: list[Any]) -> None:
-    assert len(read_tasks(items)) == len(items)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    texts=st.lists(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30),
-        min_size=1,
-        max_size=5,
-    )
-)
-def test_tasks_written_by_the_csv_module_are_read_unchanged(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "round.csv"
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(
-            [["id", "task"], *([str(number), text] for number, text in enumerate(texts))]
-        )
-    assert [task.task for task in read_tasks(path) if isinstance(task, Task)] == texts

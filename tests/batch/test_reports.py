@@ -87,12 +87,6 @@ def test_last_row_of_a_task_counts_and_damaged_lines_are_counted(tmp_path: Path)
     assert (summarize(tmp_path).rows, summarize(tmp_path).damaged) == (3, 4)
 
 
-def test_line_of_a_row_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_codeact.batch.results.MAX_LINE", 500)
-    batch(tmp_path, row("a", answer="x" * 2000), row("b"))
-    assert [each.id for each in load_rows(tmp_path)] == ["b"]
-
-
 def report_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     assert print_report(folder) == 0
     return capsys.readouterr().out.splitlines()
@@ -128,14 +122,3 @@ def test_folder_without_results_is_an_error(tmp_path: Path) -> None:
     for function in (summarize, write_summary):
         with pytest.raises(BatchFolderError, match=r" is not the folder of a batch: there is no results\.jsonl\.$"):
             function(tmp_path / "none")
-
-
-def test_rows_are_a_data_frame_in_one_line(tmp_path: Path) -> None:
-    batch(tmp_path, *ROWS, row("007", answer="1e3"))
-    import pandas as pd  # noqa: PLC0415 - takes half a second in each process that collects the tests
-
-    frame = pd.read_json(tmp_path / "results.jsonl", lines=True, dtype=False)  # without it: 7 and 1000
-    assert list(frame.columns) == list(Row.model_fields)
-    assert frame["id"].tolist() == ["a", "b", "c", "d", "e", "007"]
-    assert frame.groupby("outcome")["seconds"].sum()["completed"] == 6
-    assert (frame["passed"].sum(), frame["answer"][5]) == (1, "1e3")

@@ -4,7 +4,6 @@ import asyncio
 import json
 import threading
 from contextlib import aclosing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.budget import Budget
 from autogen_codeact.batch import Task
 from autogen_codeact.batch.errors import BatchChangedError
-from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import AttemptFailed, BatchEvent
-from autogen_codeact.batch.rows import MAX_ANSWER, Row, shorten_texts
+from autogen_codeact.batch.rows import MAX_ANSWER, Row
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
 from tests.batch.support import MakeAgent, answer, asked, batch, double, lines, load_rows, once, rows_of
@@ -231,15 +229,6 @@ async def test_bad_tasks_are_rows_and_the_others_are_run(server: OpenAIServer, m
     assert asked(server) == once(1) + once(1)
 
 
-async def test_row_with_a_surrogate_is_written(tmp_path: Path) -> None:
-    folder = BatchFolder.open(tmp_path, {})
-    row = Row(id="a", outcome="completed", answer="x \ud83d é", started=datetime.now(UTC))
-    folder.add(row)
-    folder.close()
-    (written,) = load_rows(tmp_path)
-    assert written == row.model_copy(update={"answer": "x ? é"})
-
-
 async def test_long_answer_is_checked_whole_and_shortened_in_the_row(bubblewrap: None, tmp_path: Path) -> None:
     def says_much(executor: CodeExecutor) -> CodeActAgent:
         return CodeActAgent("coder", executor, model_client=scripted("ü" * 1_000_000 + " 7"))
@@ -254,9 +243,3 @@ async def test_long_answer_is_checked_whole_and_shortened_in_the_row(bubblewrap:
     assert load_rows(tmp_path) == [row]
     (log,) = (path for path in (tmp_path / "runs").glob("*/files/*") if path.stat().st_size >= 2_000_002)
     assert " 7" in log.read_text()[-200:]
-
-
-def test_texts_of_a_row_are_bounded() -> None:
-    row = Row(id="a", outcome="failed", error_class="E" * 999, error="x" * 9999)
-    shorten_texts(row)
-    assert (len(row.error_class or ""), len(row.error or "")) == (200, 4000)

@@ -8,7 +8,6 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.capabilities import capabilities_of
 from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import out, run
 
@@ -69,11 +68,6 @@ def executor(module_executor: BubblewrapCommandLineCodeExecutor) -> BubblewrapCo
     EVENTS.clear()
     GATE.append(asyncio.Event())
     return module_executor
-
-
-async def test_an_executor_says_that_it_can_be_observed(executor):
-    assert capabilities_of(executor).observed is executor
-    assert capabilities_of(object()).observed is None
 
 
 async def test_several_recorders_are_awaited_in_the_order_in_which_they_were_attached(executor):

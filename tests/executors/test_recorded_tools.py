@@ -3,7 +3,6 @@
 import ast
 import gzip
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from autogen_core.tools import ToolSchema
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.executors.schema_workbench import SchemaWorkbench
 from tests.sandbox.sandboxes import run
 
@@ -98,23 +97,3 @@ async def test_every_recorded_call_reaches_the_host_as_it_was_recorded(shared_da
     assert (len(tasks), reached) == (200, 1142)
     assert refused == [AGAINST_ITS_SCHEMA]
     assert workbench.calls == [call for call in expected if call != AGAINST_ITS_SCHEMA]
-
-
-SHOWN = re.compile(r"Out\[\d+\]: ")
-
-
-def searches(code: str) -> list[str]:
-    """What a block searches for, in order."""
-    calls = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call))
-    found = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "wikipedia_search"]
-    return [ast.literal_eval(call.args[0]) for call in sorted(found, key=lambda call: call.lineno)]
-
-
-def agrees(step: Mapping[str, Any], result: ExecutionResult) -> bool:
-    """Whether a block asked what it asked then, and said what was said then; the last blocks have no observation."""
-    code, observation = step["code"], step["observation"] or ""
-    if (error := result.error) is not None:
-        return observation.splitlines()[-1].startswith(f"{error.type}: ") and result.tool_calls == ()
-    asked = [(call.name, call.arguments["query"], call.outcome) for call in result.tool_calls]
-    said = not observation or result.output.strip() == SHOWN.sub("", observation).strip()
-    return said and asked == [("wikipedia_search", query, "ok") for query in searches(code)]

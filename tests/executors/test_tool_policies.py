@@ -35,9 +35,6 @@ def request(name: str = "pay", **arguments: Any) -> ToolApprovalRequest:
     return ToolApprovalRequest(name, arguments, "(amount: int) -> str", "Pay.", "pay(3)", "python")
 
 
-LARGE = {"text": "z" * 3_900_000, "objects": [[1, {"a": 2}]] * 200_000}
-
-
 class TestAllowTools:
     async def test_allow_tools_allows_names_and_patterns_and_asks_about_the_others(self):
         policy = AllowTools(["get_*", "add", "item?"])

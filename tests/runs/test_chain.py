@@ -19,8 +19,6 @@ from autogen_codeact.runs.events import parse_event
 from autogen_codeact.runs.plan import RunNotResumableError, make_plan
 from tests.runs.logs import text
 
-ANSWERS = ["```python\nx = 1\n```", "```python\nfinal_answer(x)\n```"]
-
 
 @pytest.fixture(autouse=True)
 def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -49,13 +49,6 @@ def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> No
         }
 
 
-def left_by(box: Sandbox) -> tuple[str, int, int]:
-    """The files and descriptors of a session with `x`, its processes, and the descriptors of this process."""
-    box.run("import os; names = [each for each in os.listdir('/proc') if each.isdigit()]")
-    seen = box.run("print(len(os.listdir('/proc/self/fd')), os.listdir('.'), x)").output
-    return seen, int(box.run("print(len(names))").output), len(os.listdir("/proc/self/fd"))
-
-
 def test_files_that_the_session_has_open_are_the_ones_that_are_put_back(backend: str) -> None:
     with Sandbox(backend) as box:  # type: ignore[arg-type]
         box.run(

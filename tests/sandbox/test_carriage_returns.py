@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.agents.observation import describe
-from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.text import apply_carriage_returns
 
 BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
@@ -47,13 +45,3 @@ def test_shown_text_is_what_a_terminal_shows(text: str) -> None:
         end = "\r" if line.endswith("\r") else ""
         expected.append(("".join(cells).rstrip(" ") if overwritten else "".join(cells)) + end)
     assert apply_carriage_returns(text) == "\n".join(expected)
-
-
-def test_a_megabyte_of_carriage_returns_is_folded() -> None:
-    assert apply_carriage_returns("x" * 500_000 + "\ry" * 500_000) == "y" + "x" * 499_999
-
-
-def test_the_model_sees_the_last_state_and_the_result_keeps_all() -> None:
-    result = ExecutionResult(exit_code=0, output=f"{BAR}\n", code_file=None)
-    assert describe(result) == "100%|#####| 2/2\n"
-    assert result.output == f"{BAR}\n"

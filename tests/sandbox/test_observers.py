@@ -66,16 +66,3 @@ async def test_events_come_in_this_order() -> None:
         ("block finished", 2, "error", None),
         ("stopped", None),
     ]
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_a_sandbox_that_died_is_reported_with_the_reason() -> None:
-    events.clear()
-    async with AsyncSandbox("bubblewrap", observers=[Observer()]) as box:
-        await box.run("1")
-        await box.client.stop()
-        assert (await box.run("1")).state == "lost"
-    assert [event for event in events if event[0] in ("started", "stopped")][1][1] is not None
-    assert [event[0] for event in events] == [
-        *("started", "block", "block finished", "stopped", "started", "block", "block finished", "stopped")
-    ]

@@ -101,12 +101,3 @@ async def test_code_calls_tools_that_were_added_and_tools_of_sources() -> None:
         result = await box.run("print(stock(fruit='figs'), abs_difference(2, 5))")
         assert result.output == "3 figs 3\n"
         assert [tool.name for tool in await box.list_tools()] == ["stock", "abs_difference"]
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_sandbox_says_what_code_finds_in_it() -> None:
-    async with AsyncSandbox("bubblewrap", timeout=20) as box:
-        await box.write("data.csv", "a,b")
-        facts = await box.facts()
-    assert (facts.files.shown, facts.timeout_s) == ((("data.csv", 3),), 20)
-    assert facts.python is not None

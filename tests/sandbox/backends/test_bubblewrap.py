@@ -99,7 +99,7 @@ class TestFilesystem:
             print(json.dumps([user.pw_name, user.pw_dir, home, grp.getgrgid(os.getgid()).gr_name,
                 getpass.getuser(), socket.gethostbyname("localhost"), socket.gethostbyname(socket.gethostname())]))
             """,
-        ) == ["nobody", "/tmp/home", True, "nogroup", "nobody", "127.0.0.1", "127.0.0.1"]
+        ) == ["nobody", "/tmp/home", True, "nogroup", "sandbox", "127.0.0.1", "127.0.0.1"]
 
     async def test_readable_folders_can_be_read_and_not_written(self):
         with open_folder() as folder:
@@ -127,8 +127,16 @@ class TestSecrets:
     async def test_environment_has_only_what_python_and_pip_need(self, executor):
         found = await seen(executor, "import json, os; print(json.dumps(sorted(os.environ)))")
         assert set(found) - {"PWD"} == {
-            *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK"),
-            *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONDONTWRITEBYTECODE", "PYTHONUSERBASE"),
+            *(
+                "HOME",
+                "LANG",
+                "LOGNAME",
+                "MPLBACKEND",
+                "PATH",
+                "PIP_BREAK_SYSTEM_PACKAGES",
+                "PIP_DISABLE_PIP_VERSION_CHECK",
+            ),
+            *("PIP_INDEX_URL", "PIP_RETRIES", "PYTHONDONTWRITEBYTECODE", "PYTHONUSERBASE", "USER"),
         }
 
     @as_root

@@ -39,13 +39,6 @@ def zombies() -> list[int]:
     return [int(pid) for pid in children if not alive(int(pid))]
 
 
-def wait_until(condition, seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     before = state()

@@ -13,9 +13,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-import requests
-import urllib3.exceptions
-from docker.errors import DockerException
 
 from codeact_sandbox.backends.docker.engine import EngineFailure, advice, connect
 from codeact_sandbox.types.errors import SandboxUnavailable
@@ -115,26 +112,10 @@ def test_the_argument_overrides_docker_host_which_overrides_the_context(folder, 
             assert client.api_version == "1.31"
 
 
-def test_docker_context_names_another_one_than_the_current(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with engine_of_version(folder / "c", "1.33") as address:
-        context_file(folder, "other", context_of(address, "other"))
-        (folder / "config.json").write_text("{}")
-        monkeypatch.setenv("DOCKER_CONTEXT", "other")
-        with connect() as client:
-            assert client.api_version == "1.33"
-
-
 def test_a_context_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
     with pytest.raises(SandboxUnavailable, match=r"context nowhere does not exist.*docker context ls"):
         connect()
-
-
-def wrapped(inner: BaseException) -> DockerException:
-    """As it arrives from the SDK: in urllib3's, in requests', in the SDK's own."""
-    outer = DockerException("Error while fetching server API version")
-    outer.__cause__ = requests.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", inner))
-    return outer
 
 
 def test_each_failure_names_the_engine_and_a_next_step() -> None:

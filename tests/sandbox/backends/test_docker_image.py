@@ -17,7 +17,7 @@ from codeact_sandbox.backends.docker import default_image, image_requests
 from codeact_sandbox.backends.docker import image as docker_image
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, parse_packages, resolve_image
-from codeact_sandbox.backends.docker.image_requests import Reporter, find_image
+from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 from tests.cases import case
 from tests.sandbox.backends.registry import Image, registry
@@ -214,15 +214,3 @@ class TestPackages:
         assert len(line.splitlines()) == 1
         assert not line.startswith("-")
         assert Requirement(line).name == Requirement(entry).name
-
-
-def test_frequent_lines_are_limited_and_the_last_ones_kept(monkeypatch):
-    monkeypatch.setattr(image_requests, "DETAIL_EVERY_S", 60.0)
-    said: list[str] = []
-    reporter = Reporter(said.append)
-    reporter.say("begun")
-    for number in range(100):
-        reporter.detail(f"line {number}")
-    reporter.say("done")
-    assert said == ["begun", "done"]
-    assert reporter.tail.splitlines() == [*(f"line {number}" for number in range(71, 100)), "done"]

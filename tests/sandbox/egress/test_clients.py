@@ -1,7 +1,5 @@
 """Common clients reach allowed hosts and show why others are refused: urllib, requests, curl, pip."""
 
-import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -63,19 +61,6 @@ async def test_urllib_over_plain_http(allow: Allow, hosts: Hosts) -> None:
     assert await out(executor, code) == (
         f"['GET /a?b HTTP/1.1', 'Host: ok.example:{server.port}']\nTrue\n403 {NOT_LISTED.format('evil.example:80')}\n"
     )
-
-
-def packed(folder: Path, *names: str) -> Path:
-    """Packages of this Python without what is compiled, in a file that can be imported from."""
-    archive = folder / "packages.zip"
-    with zipfile.ZipFile(archive, "w") as made:
-        for name in names:
-            spec = find_spec(name)
-            root = Path(spec.origin).parent
-            for path in root.rglob("*"):
-                if path.suffix in (".py", ".pem"):
-                    made.write(path, Path(name, path.relative_to(root)))
-    return archive
 
 
 def index(folder: Path) -> Handler:

@@ -42,19 +42,6 @@ def left_behind(place: Path) -> Path:
     return Path(done.stdout.strip())
 
 
-def fill(folder: Path, depth: int) -> None:
-    """Folders in folders, deeper than a path can be long, with files and links among them."""
-    at = os.open(folder, os.O_RDONLY)
-    for _ in range(depth):
-        os.close(os.open("file", os.O_CREAT, 0o600, dir_fd=at))
-        os.symlink("/etc", "link", dir_fd=at)
-        os.mkdir("folder", dir_fd=at)
-        below = os.open("folder", os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = below
-    os.close(at)
-
-
 def test_a_folder_is_locked_until_its_process_ends(place: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", MAKE, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -129,15 +129,6 @@ class TestLease:
                 assert await out(executor, code) == "42 ready\n\n"
             assert (tmp_path / "made.txt").read_text() == "made"
 
-    @ONE_KIND
-    async def test_restart_takes_another_lease(self, kind: str) -> None:
-        async with make(kind, leases=2, max_alive=2) as pool, pool.executor() as executor:
-            first = name_of(executor)
-            await out(executor, "open('/tmp/there', 'w').close()")
-            await executor.restart()
-            assert name_of(executor) != first
-            assert await out(executor, "import os; print(os.path.exists('/tmp/there'))") == "False\n"
-
     async def test_first_block_takes_a_lease_and_a_dead_sandbox_is_replaced(self, kind: str) -> None:
         async with make(kind, leases=2, max_alive=1, mode="session") as pool:
             executor = pool.executor()
@@ -172,21 +163,6 @@ class TestLease:
             assert found == [(f"{number}\n", ["tell"]) for number in range(4)]
             with pytest.raises(ValueError, match="the options of the pool differ in tools"):
                 pool.executor(tools=[])
-
-    @ONE_KIND
-    async def test_lease_has_the_network_of_the_pool_and_its_own_connection_log(self, kind: str) -> None:
-        fetch = """
-        import urllib.request
-        try:
-            urllib.request.urlopen("http://denied.example/", timeout=5)
-        except OSError as error:
-            print(type(error).__name__)
-        """
-        async with make(kind, leases=2, allow_domains=["allowed.example"]) as pool:
-            for _ in range(2):
-                async with pool.executor() as executor:
-                    result = await run(executor, fetch)
-                    assert [(each.host, each.allowed) for each in result.connections] == [("denied.example", False)]
 
 
 class TestLimits:
@@ -319,24 +295,6 @@ class TestStop:
                 error = future.exception()
                 assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
 
-    @ONE_KIND
-    async def test_pool_can_be_started_again(self, kind: str) -> None:
-        pool = make(kind, leases=2)
-        for _ in range(2):
-            async with pool, pool.executor() as executor:
-                assert await out(executor, "print(1)") == "1\n"
-
-    async def test_a_cancelled_stop_goes_on(self, kind: str) -> None:
-        pool = make(kind, SIZES[kind])
-        await pool.start()
-        await pool.ready()
-        task = asyncio.ensure_future(pool.stop())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait({task})
-        await until(lambda: alive(kind) == 0)
-
 
 class TestOptions:
     @ONE_KIND
@@ -350,10 +308,3 @@ class TestOptions:
             async with executor:
                 result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())
                 assert (result.value_repr, executor.timeout) == ("42", 3)
-
-    def test_config_contains_no_pool(self, kind: str) -> None:
-        pool = make(kind)
-        executor: Any = pool.executor(timeout=3)
-        loaded = type(executor).load_component(executor.dump_component())
-        assert loaded.sandbox._pool is None
-        assert loaded.dump_component() == executor.dump_component()

@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import ExecutorPool, SandboxError, SandboxNotStarted, SandboxTimeout
-from codeact_sandbox import pool as pool_module
 from codeact_sandbox.backends.docker.engine import connect
 from tests.abuse.test_h_cancel import CancelAt
 from tests.sandbox.sandboxes import out, pause_container
@@ -46,32 +45,6 @@ async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: Exec
         assert await out(next_one, "print(1)") == "1\n"
     await tight.ready(20)
     assert (tight.idle, tight.leased) == (1, 0)
-
-
-def test_pool_started_by_many_threads_starts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = pool_module._Sandboxes
-    made = []
-
-    def slow(pool: Any) -> Any:
-        time.sleep(0.05)  # so that the threads meet here
-        made.append(make(pool))
-        return made[-1]
-
-    monkeypatch.setattr(pool_module, "_Sandboxes", slow)
-    pool = ExecutorPool(1, backend="bubblewrap")
-    together = threading.Barrier(8)
-
-    def start() -> None:
-        together.wait()
-        asyncio.run(pool.start())
-
-    threads = [threading.Thread(target=start) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    asyncio.run(pool.stop())
-    assert len(made) == 1
 
 
 async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_most() -> None:

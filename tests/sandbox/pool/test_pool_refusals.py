@@ -5,11 +5,9 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core.code_executor import with_requirements
 
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
@@ -84,15 +82,6 @@ class TestArguments:
                     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
                         make(**{**same, **options})
 
-    def test_functions_that_need_other_packages_are_refused(self):
-        @with_requirements(python_packages=["requests"])
-        def fetch() -> None:
-            """Fetch."""
-
-        with pytest.raises(ValueError, match="the options of the pool differ in packages"):
-            ExecutorPool().executor(functions=[fetch])
-        assert ExecutorPool(packages=["requests"]).executor(functions=[fetch])
-
     def test_new_option_of_the_sandbox_is_compared(self) -> None:
         """Unless it is among those that may differ for each run."""
         for options in (DockerOptions(), BubblewrapOptions()):
@@ -102,11 +91,6 @@ class TestArguments:
         with pytest.raises(ValueError, match="are for docker, not for bubblewrap") as caught:
             BubblewrapCommandLineCodeExecutor(pool=ExecutorPool())
         assert str(caught.value).endswith(": make a pool of the other kind")
-
-    def test_options_of_the_executor_alone_may_differ(self, tmp_path: Path) -> None:
-        own: dict[str, Any] = {"timeout": 3, "work_dir": tmp_path, "init_command": "true", "delete_tmp_files": True}
-        executor = ExecutorPool(timeout=5).executor(**own)
-        assert (executor.timeout, executor.work_dir) == (3, tmp_path)
 
     async def test_pool_that_does_not_run_is_an_error(self) -> None:
         pool = ExecutorPool()
@@ -170,12 +154,3 @@ class TestNoBubblewrap:
         async with ExecutorPool(2, backend="bubblewrap", python="/no/such/python") as pool:
             with pytest.raises((SandboxUnavailable, SandboxStartError), match="/no/such/python"):
                 await pool.acquire()
-
-    async def test_missing_variable_is_an_error(self, bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        pool = ExecutorPool(1, backend="bubblewrap", environment=["NOT_SET_HERE"])
-        async with pool:
-            with pytest.raises(ValueError, match="NOT_SET_HERE"):
-                await pool.acquire()
-            monkeypatch.setenv("NOT_SET_HERE", "set")
-            async with pool.executor() as executor:
-                assert await out(executor, "import os; print(os.environ['NOT_SET_HERE'])") == "set\n"

@@ -206,16 +206,6 @@ class TestResults:
         assert lines[5].startswith("the argument 'a' of add can't be sent to the host: 'utf-8' codec can't encode")
         assert lines[6] == "the argument 'a' of add can't be sent to the host: Circular reference detected"
 
-    async def test_a_result_that_json_does_not_hold_is_an_error(self, make: Make) -> None:
-        async def give() -> Any:
-            return object()
-
-        executor = await make(give)
-        result = await run(executor, "give()")
-        assert result.output.endswith(
-            "TypeError: the tool's result is no JSON: Object of type object is not JSON serializable\n"
-        )
-
 
 @on_one_kind
 class TestToolCallLog:

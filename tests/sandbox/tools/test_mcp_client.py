@@ -53,12 +53,6 @@ def search(text: str) -> str:
     return f"found {text}"
 
 
-def running(text: str) -> list[str]:
-    """Processes with a text in their arguments."""
-    commands = {path.parent.name: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()}
-    return [pid for pid, command in commands.items() if text.encode() in command]
-
-
 def listens(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
@@ -79,10 +73,6 @@ def test_tools_of_servers_are_typed_functions_and_those_with_the_same_names_are_
             ("shop.fail", "error"),
             ("shop.image", "ok"),
         ]
-
-
-def internal() -> None:
-    """A tool that this package adds itself."""
 
 
 def test_tools_of_one_server_that_become_the_same_name_are_numbered() -> None:

@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox import HostTool
-from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
 from tests.sandbox.tools.stub_host import StubHost
 
@@ -59,16 +58,6 @@ def host(*tools: Any) -> StubHost:
 def add(a: int, b: int = 2) -> int:
     """Add two numbers."""
     return a + b
-
-
-async def later(name: str, *, times: int = 1) -> str:
-    """Greet, when it suits."""
-    await asyncio.sleep(0)
-    return name * times
-
-
-def untyped(number):
-    return number
 
 
 def place(order: Order, by: Literal["air", "sea"] = "air", *, most: Annotated[int, "Upper limit."] = 3) -> list[Order]:
@@ -145,18 +134,6 @@ async def test_dates_and_other_types_arrive_on_the_host_as_what_they_are():
     assert "day: format: date\n    at: format: date-time\n" in tool.description
 
 
-async def test_without_annotations_everything_goes():
-    def free(a, b=(1, 2)):
-        return {"a": a, "b": b}
-
-    (tool,) = one(free)
-    assert tool.signature == "(a, b=[1, 2])"
-    assert await StubHost([tool]).run("free({'x': None}), free(1, b=[3])") == (
-        {"a": {"x": None}, "b": [1, 2]},
-        {"a": 1, "b": [3]},
-    )
-
-
 async def test_the_token_of_a_function_in_a_thread_is_cancelled_with_the_call():
     started, ended = threading.Event(), threading.Event()
 
@@ -196,8 +173,3 @@ async def test_exception_that_no_future_holds_is_a_runtime_error(raised) -> None
     with pytest.raises(RuntimeError, match=rf"^{type(raised).__name__}(: |$)") as caught:
         await asyncio.wait_for(HostTool(fails).run({}), 20)
     assert caught.value.__cause__ is raised
-
-
-async def test_stop_iteration_in_a_thread_ends_the_wait() -> None:
-    with pytest.raises(RuntimeError, match=r"^StopIteration$"):
-        await asyncio.wait_for(in_thread(next, iter(())), 20)

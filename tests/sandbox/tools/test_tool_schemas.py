@@ -41,11 +41,6 @@ async def test_each_schema_dialect_gives_the_same_answer(
     assert await problems(schema, wrong, **whole) == [words]
 
 
-async def test_draft_4_is_chosen_by_its_name() -> None:
-    whole = {"$schema": "http://json-schema.org/draft-04/schema#", "definitions": {"N": {"minimum": 1}}}
-    assert await problems({"$ref": "#/definitions/N"}, 0, **whole) == ["a: 0 is less than the minimum of 1"]
-
-
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x.json", "file:///etc/passwd", "other.json#/a"])
 async def test_external_references_are_not_fetched_and_not_checked(reference: str) -> None:
     assert await problems({"$ref": reference}, 3) == []
