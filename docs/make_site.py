@@ -95,9 +95,15 @@ def reference(name: str, packages: dict[str, str]) -> str:
     lines = [f"# Reference: {name}\n"]
     for package, folder in packages.items():
         tree = ast.parse((ROOT / folder / "__init__.py").read_text(encoding="utf-8"))
-        (block,) = (node for node in tree.body if isinstance(node, ast.If))  # `if TYPE_CHECKING`
-        imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+        # Names are imported in `if TYPE_CHECKING`, or defined here and listed.
+        blocks = [node.body for node in tree.body if isinstance(node, ast.If)]
+        imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
         homes = sorted((alias.name, str(node.module)) for node in imports for alias in node.names)
+        if not blocks:
+            (named,) = (
+                node.value for node in tree.body if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node)
+            )
+            homes = [(each, package) for each in sorted(ast.literal_eval(named))]
         lines += [f"## `{package}`\n\n{ast.get_docstring(tree)}\n"]
         lines += [entry(each, home, package) for each, home in homes]
     return "\n".join(lines)

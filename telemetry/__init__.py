@@ -32,6 +32,8 @@ from codeact_sandbox.protocols import ObservedExecutor, implements
 from codeact_sandbox.types import observers
 from codeact_sandbox.types.result import Result
 
+__all__ = ["Instrumentation", "instrument"]
+
 logger = logging.getLogger("autogen_codeact")
 
 # Names of OpenTelemetry's conventions for generative AI 0.1.0. They may still change, and are no part of its API package.

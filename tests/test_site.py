@@ -24,9 +24,11 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_reference_names_each_public_name():
-    text = make_site().reference("sandbox", {"codeact_sandbox": "sandbox/codeact_sandbox"})
+    site = make_site()
+    text = "".join(site.reference(name, packages) for name, packages in site.PACKAGES.items())
     assert "::: codeact_sandbox.sync_sandbox.Sandbox\n" in text
     assert "::: codeact_sandbox.types.limits.Limits\n" in text
+    assert "::: autogen_codeact.telemetry.instrument\n" in text
 
 
 def test_links_to_the_repository_and_lists_are_those_of_the_site():
