@@ -6,7 +6,6 @@ import builtins
 import json
 import keyword
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,37 +198,35 @@ FINAL_ANSWER = FinalAnswerTool()
 def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
     """Make an answer of a value that code gave."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if output_type is None:
-        return Answer(text)
-    try:
-        # As JSON, so that strict types take what JSON can't write otherwise, such as dates.
-        return Answer(text, output_type.model_validate_json(json.dumps(value)))
-    except ValidationError as error:
-        if isinstance(value, str):  # code may have written the JSON itself
-            with suppress(ValidationError):
-                return Answer(text, output_type.model_validate_json(value))
-        raise ValueError(_describe_errors(error)) from None
+    # As JSON, so that strict types take what JSON can't write otherwise, such as dates. Code may have written the JSON itself.
+    return _answer(text, output_type, [json.dumps(value), text])
 
 
 def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
     """Make an answer of a message without code."""
+    fenced = [block.code for block in extract_code_blocks(text) if block.complete]
+    in_prose = [candidate for candidate, _ in json_values(text, "{[")]
+    return _answer(text, output_type, [text.strip(), *reversed(fenced), *reversed(in_prose)])
+
+
+def _answer(text: str, output_type: type[BaseModel] | None, candidates: list[str]) -> Answer:
+    """Make an answer of the first text that is JSON of the type."""
     if output_type is None:
         return Answer(text)
-    problem = "it holds no JSON"
-    for candidate in _json_in(text):
+    problems = []
+    for candidate in candidates:
         try:
             return Answer(text, output_type.model_validate_json(candidate))
         except ValidationError as error:
-            problem = _describe_errors(error) if problem == "it holds no JSON" else problem
-    raise ValueError(problem)
+            if error.errors()[0]["type"] != "json_invalid":
+                problems.append(_describe_errors(error))
+    raise ValueError(problems[0] if problems else "it holds no JSON")
 
 
 def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
     """Make an answer of a message without code, or return why it is none, as a message to the model."""
     if not text.strip():
         return prompt.EMPTY
-    if output_type is None:
-        return Answer(text)
     try:
         return from_text(text, output_type)
     except ValueError as error:
@@ -244,21 +241,6 @@ def closing_answer(text: str, output_type: type[BaseModel] | None, why: str) -> 
         return from_text(text, output_type), None
     except ValueError as error:
         return Answer(text), str(error)
-
-
-def _json_in(text: str) -> list[str]:
-    """Return the texts that may be the JSON, the likeliest first."""
-    fenced = [block.code for block in extract_code_blocks(text) if block.complete]
-    in_prose = [candidate for candidate, _ in json_values(text, "{[")]
-    return [candidate for candidate in (text.strip(), *reversed(fenced), *reversed(in_prose)) if _is_json(candidate)]
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _describe_errors(error: ValidationError) -> str:

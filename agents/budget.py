@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from typing import Self
+from typing import NamedTuple, Self
 
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict, Field
@@ -102,6 +102,13 @@ class Used(BaseModel):
     cost: float = Field(default=0, ge=0, allow_inf_nan=False)
 
 
+class Limit(NamedTuple):
+    """A limit that is reached: its name, such as "max_tokens", and a sentence about it."""
+
+    name: str
+    sentence: str
+
+
 class Meter:
     """Measures what is used, and says which limit is reached."""
 
@@ -135,22 +142,25 @@ class Meter:
         if self._outer is not None:
             self._outer.add(usage, turns, steps)
 
-    def reached(self) -> tuple[str, str] | None:
-        """Return the limit of this budget that is reached, such as "max_tokens", and a clause about it; or None."""
+    def reached(self) -> Limit | None:
+        """Return the limit of this budget that is reached, or None."""
         used = self.used
-        counts = {"max_tokens": used.tokens, "max_steps": used.steps, "max_turns": used.turns}
-        for name, amount in {"max_seconds": used.seconds, "max_cost": used.cost, **counts}.items():
+        amounts = {
+            "max_seconds": (used.seconds, "{:g} s", ""),
+            "max_cost": (used.cost, "{:g}", f" ({used.cost:.4g})"),
+            "max_tokens": (used.tokens, "token", f" ({used.tokens:,})"),
+            "max_steps": (used.steps, "step", ""),
+            "max_turns": (used.turns, "turn", ""),
+        }
+        for name, (amount, unit, more) in amounts.items():
             most = getattr(self._budget, name)
-            if most is None or amount < most:
-                continue
-            unit = name.removeprefix("max_").removesuffix("s")
-            limit = format_count(most, unit) if name in counts else f"{most:g} s" if unit == "second" else f"{most:g}"
-            more = {"max_tokens": f" ({amount:,})", "max_cost": f" ({amount:.4g})"}.get(name, "")
-            return name, f"the budget of {limit} is used up{more}"
+            if most is not None and amount >= most:
+                limit = unit.format(most) if "{" in unit else format_count(most, unit)
+                return Limit(name, f"The budget of {limit} is used up{more}.")
         return None
 
     def spent(self) -> str | None:
         """Return a sentence about a limit that is reached, of this budget or that of an outer run; or None."""
         if (reached := self.reached()) is not None:
-            return f"T{reached[1][1:]}."
+            return reached.sentence
         return self._outer.spent() if self._outer is not None else None

@@ -29,7 +29,7 @@ from autogen_codeact.agents.answer import (
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.budget import Budget, Meter
+from autogen_codeact.agents.budget import Budget, Limit, Meter
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
@@ -244,11 +244,11 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 with with_deadline(token, meter.seconds_left) as inner:
                     answer = await self._step(conversation, meter, inner, emit)
             except DeadlineExpired:
-                reached = "max_seconds", ""
+                reached = Limit("max_seconds", "")
                 break
             if answer is not None:
                 return answer
-        limit = "repeated_code" if reached is None else reached[0]
+        limit = "repeated_code" if reached is None else reached.name
         most = getattr(self._limits, limit, None)
         await conversation.notify(prompt.CLOSING[limit].format(limit=most) + prompt.CLOSE)
         generated = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -12,8 +11,8 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
-from autogen_core.models import ChatCompletionClient, LLMMessage
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -118,8 +117,6 @@ NO_FUNCTION = (
     "Cannot serialize {agent} with approval_func set: a function has no configuration. "
     "Dump the agent without approval_func, and pass approval_func again after loading."
 )
-SLICE = 500
-"""Messages that are checked at a time: some milliseconds."""
 
 
 async def read_state(kind: type[S], state: object, names: Collection[str], context: ChatCompletionContext) -> S:
@@ -133,7 +130,7 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
         raise ValueError(f"This is a {loaded.type}, not the state of a {kind.__name__.removesuffix('State')}.")
     before = await context.save_state()
     try:
-        await context.load_state(await asyncio.to_thread(_conversation, context, loaded.llm_context))
+        await context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
     except (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError) as error:
         await context.load_state(before)
         reason = (
@@ -141,24 +138,6 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
         )
         raise ValueError(f"The state can't be loaded: llm_context: {reason}") from None
     return loaded
-
-
-def _conversation(context: ChatCompletionContext, state: Mapping[str, Any]) -> Any:
-    """Return a conversation in the form that `context` loads: in AutoGen's contexts checked already, a few messages at a time.
-
-    They would check all messages at once on the event loop, and pydantic keeps the interpreter's lock meanwhile.
-    """
-    state = with_encoded_images(state)
-    messages = state.get("messages")
-    if type(context).load_state is not ChatCompletionContext.load_state or not isinstance(messages, list):
-        return state
-    checked: list[LLMMessage] = []
-    for first in range(0, len(messages), SLICE):
-        try:
-            checked += ChatCompletionContextState(messages=messages[first : first + SLICE]).messages
-        except ValidationError:
-            return state  # the context's own error names the message
-    return ChatCompletionContextState.model_construct(messages=checked)
 
 
 def problems(error: ValidationError) -> str:
@@ -200,7 +179,7 @@ def dump_type(options: RunOptions) -> ComponentModel | None:
 
 def _loaded_type(model: ComponentModel | None) -> dict[str, Any]:
     """Make the constructor's arguments; the type has the fields of the one that was dumped, not its validators."""
-    factory = load_part(StructuredMessageFactory, model, "structured_message_factory")
+    factory = _loaded(StructuredMessageFactory, model)
     if factory is None:
         return {}
     return {"output_content_type": factory.ContentModel}
@@ -212,26 +191,13 @@ def load_parts(config: AgentConfig) -> dict[str, Any]:
     return {
         **{name: getattr(config, name) for name in plain},
         **_loaded_type(getattr(config, "structured_message_factory", None)),
-        "code_executor": load_part(CodeExecutor, config.code_executor, "code_executor"),
-        "model_client": load_part(ChatCompletionClient, config.model_client, "model_client"),
-        "model_context": load_part(ChatCompletionContext, config.model_context, "model_context"),
+        "code_executor": _loaded(CodeExecutor, config.code_executor),
+        "model_client": _loaded(ChatCompletionClient, config.model_client),
+        "model_context": _loaded(ChatCompletionContext, config.model_context),
         **loaded(config.tools, config.approve_tool),
-        "approval_func": load_part(Later, config.approval_func, "approval_func"),
+        "approval_func": _loaded(Later, config.approval_func),
     }
 
 
-def load_part(expected: type[Any], model: ComponentModel | None, field: str) -> Any:
-    """Load a component that is part of another one; of a wrong kind it is not even made, because constructors run code."""
-    if model is None:
-        return None
-    module, _, name = model.provider.rpartition(".")
-    if module:  # a name without a module is one of AutoGen's own abbreviations
-        try:
-            named = getattr(importlib.import_module(module), name, None)
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"{field} names {model.provider}, which can't be imported: {error}") from error
-        if not (isinstance(named, type) and issubclass(named, expected)):
-            raise TypeError(
-                f"{field} names {model.provider}, which is not a {expected.__name__}: give the full name of one."
-            )
-    return expected.load_component(model)
+def _loaded(kind: type[Any], model: ComponentModel | None) -> Any:
+    return kind.load_component(model) if model is not None else None

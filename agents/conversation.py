@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -26,6 +25,7 @@ from autogen_core.models import (
     UserMessage,
 )
 
+from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.model import (
     UnofferedCall,
     awaited,
@@ -261,17 +261,11 @@ class Conversation:
     async def restored_on_error(self) -> AsyncIterator[None]:
         """Restore the context if the body raises or is cancelled."""
         # Teams send an interrupted agent the same messages again; they must not be in the context twice.
-        context, base = self._context, ChatCompletionContext
-        is_base = (type(context).save_state, type(context).load_state) == (base.save_state, base.load_state)
-        # The messages are what the state of AutoGen's contexts consists of, without writing all of it.
-        before: Any = list(context._messages) if is_base else await context.save_state()
+        before = await self._context.save_state()
         try:
             yield
         except BaseException:
-            if is_base:
-                context._messages = before
-            else:
-                await context.load_state(before)
+            await self._context.load_state(with_encoded_images(before))
             raise
 
 

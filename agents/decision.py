@@ -74,13 +74,10 @@ class RetryDecider:
             except TimeoutError:
                 return DecisionResult(_no(f"no decision came within {self._deadline:g} s"), spent)
             except Exception as error:
-                unread = _unusable(error)
-                if in_words or (unread is None and not is_refusal(error)):
+                if in_words:
                     raise
-                if unread is None:
-                    self._in_words = True
-                    continue
-                problem = unread
+                self._in_words = is_refusal(error)
+                continue
             else:
                 spent = sum_usage(spent, answer.usage)
                 text = str(answer.content)
@@ -102,16 +99,6 @@ class RetryDecider:
         form = None if in_words else strict or None
         with explain_unreadable_answer():
             return await client.create(messages_for(client, messages), json_output=form, cancellation_token=token)
-
-
-def _unusable(error: Exception) -> str | None:
-    """Return what is wrong with an answer that a client has received in JSON and raises instead of returning it."""
-    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
-        return "it does not fit the schema"
-    # By name, because importing openai costs half a second and other clients don't need it.
-    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
-        return "it was cut off by a limit"
-    return None
 
 
 def parse_decision(text: str) -> RetryDecision:

@@ -24,7 +24,7 @@ MAX_TOOL_SIDE = 1536
 
 # Parts of our agents' states that contain results of tools.
 _NO_MESSAGES = ("journal", "interrupted")
-_KINDS = ("PNG", "JPEG")
+FORMATS = ("PNG", "JPEG")
 
 
 class EncodedImage(Image):
@@ -135,16 +135,8 @@ def _saved(part: Any) -> Any:
         return with_encoded_images(part)
     try:
         data = base64.b64decode(text)
-        return read_image(data)
-    except ImageRefused:
-        pass  # a large one of the user's own, perhaps
-    except ValueError:
-        return part
-    try:
-        with PILImage.open(BytesIO(data)) as image:
-            kind = str(image.format)
-    except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: AutoGen's attempt ends in the same way
-        return part
-    if kind not in _KINDS:
-        raise ValueError(f"an image in it is a {kind} file; only {', '.join(_KINDS)} can be loaded")
-    return EncodedImage(data, f"image/{kind.lower()}")
+        with PILImage.open(BytesIO(data), formats=FORMATS) as image:  # reads its beginning only
+            kind = "png" if image.format == "PNG" else "jpeg"
+    except Exception as error:  # noqa: BLE001 - whatever Pillow's readers raise
+        raise ValueError(f"an image in it is not a {' or '.join(FORMATS)} file ({type(error).__name__})") from None
+    return EncodedImage(data, f"image/{kind}")

@@ -73,7 +73,7 @@ class LocalGate:
         self.completion_tokens += completion_tokens
         self._meter.add(RequestUsage(prompt_tokens, completion_tokens))
         if (reached := self._meter.reached()) is not None:
-            self.end(reached[1])
+            self.end(reached.sentence.rstrip("."))
 
     def end(self, reason: str) -> None:
         """Let no further call begin."""

@@ -12,7 +12,6 @@ from autogen_core import ComponentModel
 from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 from pydantic import ValidationError
 
-from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.deadline import DeadlineClient, ModelTimeoutError
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import (
@@ -152,7 +151,7 @@ def _component(name: str) -> ChatCompletionClient:
     text = read_file(name)
     try:
         fields = parse_json(text, name)
-        loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate(fields), name)
+        loaded: ChatCompletionClient = ChatCompletionClient.load_component(ComponentModel.model_validate(fields))
     except ValidationError as error:
         if isinstance(fields, list):
             raise CommandError(

@@ -16,12 +16,12 @@ PRICES = Prices(prompt=1_000_000, completion=2_000_000)
 
 def test_a_meter_names_the_limit_that_is_reached_first() -> None:
     cases = [
-        (Budget(max_tokens=5), ("max_tokens", "the budget of 5 tokens is used up (7)")),
-        (Budget(max_cost=10, prices=PRICES), ("max_cost", "the budget of 10 is used up (11)")),
+        (Budget(max_tokens=5), ("max_tokens", "The budget of 5 tokens is used up (7).")),
+        (Budget(max_cost=10, prices=PRICES), ("max_cost", "The budget of 10 is used up (11).")),
         (Budget(max_cost=12, prices=PRICES), None),
-        (Budget(max_steps=1), ("max_steps", "the budget of 1 step is used up")),
-        (Budget(max_turns=2), ("max_turns", "the budget of 2 turns is used up")),
-        (Budget(max_steps=1, max_tokens=5), ("max_tokens", "the budget of 5 tokens is used up (7)")),
+        (Budget(max_steps=1), ("max_steps", "The budget of 1 step is used up.")),
+        (Budget(max_turns=2), ("max_turns", "The budget of 2 turns is used up.")),
+        (Budget(max_steps=1, max_tokens=5), ("max_tokens", "The budget of 5 tokens is used up (7).")),
         (Budget(), None),
     ]
     for budget, reached in cases:

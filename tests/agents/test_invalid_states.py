@@ -2,8 +2,6 @@
 
 import base64
 import json
-from collections.abc import Callable
-from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
-from autogen_core.model_context import BufferedChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
@@ -200,12 +197,9 @@ async def test_no_image_of_a_saved_state_is_decoded(more: dict[str, str], monkey
 
 
 async def test_a_state_with_a_wrong_image_changes_nothing() -> None:
-    for part, reason in [
-        (image(10, 10, "BMP"), "ValueError: an image in it is a BMP file; only PNG, JPEG can be loaded"),
-        ({"data": base64.b64encode(b"no image").decode()}, "UnidentifiedImageError: "),
-        ({"data": "="}, ""),
-    ]:
-        with case(part, reason):
+    reason = "ValueError: an image in it is not a PNG or JPEG file"
+    for part in [image(10, 10, "BMP"), {"data": base64.b64encode(b"no image").decode()}, {"data": "="}]:
+        with case(part):
             agent = CodeActAgent(
                 "actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted("Done.")
             )
@@ -214,17 +208,3 @@ async def test_a_state_with_a_wrong_image_changes_nothing() -> None:
             with pytest.raises(ValueError, match=f"The state can't be loaded: llm_context: {reason}"):
                 await agent.load_state({"type": "CodeActAgentState", "llm_context": {"messages": messages}})
             assert await agent.save_state() == before
-
-
-@pytest.mark.parametrize("context", [UnboundedChatCompletionContext, partial(BufferedChatCompletionContext, 3)])
-async def test_a_long_conversation_is_loaded_whole_and_the_wrong_message_named(context: Callable[[], Any]) -> None:
-    messages = [UserMessage(content=f"message {number}", source="user") for number in range(1_201)]
-    state = {"type": "CodeActAgentState", "llm_context": {"messages": [each.model_dump() for each in messages]}}
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    agent = CodeActAgent("actor", executor, model_client=scripted(), model_context=(loaded := context()))
-    await agent.load_state(json.loads(json.dumps(state)))
-    assert (await loaded.save_state())["messages"] == [each.model_dump() for each in messages]
-    state["llm_context"]["messages"][777]["content"] = None  # type: ignore[index]
-    with pytest.raises(ValueError, match=r"llm_context: messages\.777\."):
-        await agent.load_state(state)
-    assert (await loaded.save_state())["messages"] == [each.model_dump() for each in messages]

@@ -64,7 +64,7 @@ async def test_tasks_run_on_both_nodes_and_leave_rows_and_logs_at_the_driver(clu
         await wait_for(lambda: len(server.requests) == 4, "two tasks have asked for the second time, on a node each")
         server.released.set()
         rows.append(await first)
-        with pytest.raises(BatchBudgetError, match=r"^the budget of 40 tokens is used up \("):
+        with pytest.raises(BatchBudgetError, match=r"^The budget of 40 tokens is used up \("):
             await collect(running, rows)
         # Each call uses 10 tokens. A third task may have begun when the first of the two had ended.
         assert len(server.requests) in {4, 5}

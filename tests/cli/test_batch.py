@@ -144,7 +144,7 @@ def test_budget_ends_the_batch(model, tmp_path):
     tasks = write_tasks(tmp_path, 9)
     done = model.run(tasks, tmp_path / "out", "--budget", "tokens=25", "--concurrency", 1)
     assert done.status == 3
-    assert "the budget of 25 tokens is used up" in done.err
+    assert "The budget of 25 tokens is used up" in done.err
     assert len(rows(tmp_path / "out")) == 3
     assert model.run(tasks, tmp_path / "out").status == 0
     assert answers(tmp_path / "out") == doubled(9)
