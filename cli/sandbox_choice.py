@@ -42,6 +42,14 @@ class SandboxChoice:
         metavar="FOLDER",
         help="Folder whose files are copied into the sandbox; what the code writes is copied back.",
     )
+    exclude: list[str] | None = _option(
+        None,
+        metavar="PATTERN",
+        help="What of --work-dir is not copied, besides secrets, folders of tools, and what .gitignore names; can be repeated.",
+    )
+    include: list[str] | None = _option(
+        None, metavar="PATTERN", help="What of --work-dir is copied all the same, as .env; can be repeated."
+    )
     data: list[Path] | None = _option(None, metavar="PATH", help="What the code can read in /data; can be repeated.")
     skills: list[Path] | None = _option(
         None,
@@ -100,7 +108,7 @@ class SandboxChoice:
 
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": "session"}
         options |= parse_texts(self.others or ())
-        for name in ("allow_domains", "packages", "data", "skills"):
+        for name in ("allow_domains", "packages", "data", "skills", "exclude", "include"):
             if value := getattr(self, name):
                 options[name] = [*options.get(name, ()), *value]
         if self.mcp is not None:

@@ -55,7 +55,7 @@ class ReplayWorkspace:
         self.changed: list[str] = []  # files of the last manifest whose recorded content is not available
         self._client = client
         self._run_block = run_block
-        self._reader = Workspace(workspace.root)
+        self._reader = Workspace(workspace.root, selection=workspace.selection)
         self._in_sandbox = workspace.in_sandbox
         self._host: dict[str, HostFile] = {}
         self._host_fingerprints: Manifest = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.private_folders import mount
+from codeact_sandbox.files.selection import Selection
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.waiting import in_thread
@@ -21,6 +22,7 @@ class WorkFolder:
     def __init__(self) -> None:
         self.workspace: Workspace | None = None
         """The files that are exchanged; None if there is no sandbox, or the folder is mounted."""
+        self._selection: Selection | None = None
         self._temporary: TemporaryFolder | None = None
         self._unmount: Callable[[], None] | None = None
 
@@ -33,9 +35,13 @@ class WorkFolder:
             raise SandboxNotStarted("Working directory not properly initialized: pass work_dir=, or call start() first")
         return self._temporary.path
 
-    def new_workspace(self, root: Path, protected: ProtectedNames) -> Workspace:
+    def new_workspace(self, options: SandboxOptions) -> Workspace:
         """Return the files of a folder that are exchanged."""
-        return Workspace(root, protected=protected)
+        if self._selection is None:
+            named = [name for name in options.write_back if "*" not in name]
+            self._selection = Selection(options.exclude, [*options.include, *named])
+        protected = ProtectedNames(options.write_back)
+        return Workspace(self.path(options), protected=protected, selection=self._selection)
 
     async def open(self, options: SandboxOptions) -> bool:
         """Prepare it for a new sandbox; return whether it was made for this, so that a failed start removes it."""
@@ -44,7 +50,7 @@ class WorkFolder:
             self._temporary = TemporaryFolder()
         try:
             if options.bind_dir is None:
-                self.workspace = self.new_workspace(self.path(options), ProtectedNames(options.write_back))
+                self.workspace = self.new_workspace(options)
                 await in_thread(self.workspace.prepare)
             else:
                 self._unmount = await in_thread(mount, Path(options.bind_dir))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.files.workspace import Workspace
-from codeact_sandbox.types.protected_names import ProtectedNames
+from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.work_folder import WorkFolder
 from tests.sandbox.sandboxes import out
 
@@ -37,8 +37,8 @@ for number in range(30):
 def small_caps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits of `work_dir`, smaller: 300 files and 4 MiB."""
 
-    def make(folder: WorkFolder, root: Path, protected: ProtectedNames) -> Workspace:
-        return Workspace(root, max_files=MOST_FILES, max_file_bytes=MIB, max_total_bytes=MOST_BYTES)
+    def make(folder: WorkFolder, options: SandboxOptions) -> Workspace:
+        return Workspace(folder.path(options), max_files=MOST_FILES, max_file_bytes=MIB, max_total_bytes=MOST_BYTES)
 
     monkeypatch.setattr(WorkFolder, "new_workspace", make)
 

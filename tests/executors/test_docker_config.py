@@ -65,6 +65,8 @@ ARGUMENTS: dict[str, Any] = {
     "checkpoint": False,
     "allow_domains": ["api.example.com", "*.example.org:443"],
     "docker_host": "tcp://127.0.0.1:1",
+    "exclude": ["*.log"],
+    "include": [".env"],
     "write_back": [".git", ".vs*"],
     "tool_limits": ToolLimits(calls=9, file_bytes="9m", seconds=1.5),
 }

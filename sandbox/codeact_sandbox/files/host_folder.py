@@ -13,10 +13,13 @@ from pathlib import Path
 
 from codeact_sandbox.files.private_folders import Identity, identity_of, is_in, private_folders
 from codeact_sandbox.files.regular_files import open_regular
+from codeact_sandbox.files.selection import Patterns, Selection
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import MAX_DEPTH, PART_PREFIX, printable
 
 CHUNK_BYTES = 256 * 1024
+IGNORE_FILE = ".gitignore"
+MAX_IGNORE_BYTES = 64 * 1024
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 USE_MOUNT = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -131,6 +134,13 @@ class HostFolder:
                 yield chunk
 
 
+def _read_patterns(folder: int) -> Patterns:
+    """Read the `.gitignore` of a folder."""
+    with suppress(OSError), open_regular(IGNORE_FILE, folder=folder) as file:
+        return Patterns(file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace").splitlines())
+    return Patterns(())
+
+
 def plain_mode(mode: int) -> int:
     """The mode of a transferred file: 0o755 if anybody may execute it, else 0o644."""
     return 0o755 if mode & 0o111 else 0o644
@@ -219,9 +229,13 @@ class Scan:
     bytes: int = 0
     complete: bool = True
     readable: bool = True
+    selection: Selection | None = None  # None if nothing is left out
+    left_out: list[str] = field(default_factory=list)  # folders have a slash at the end
     private: frozenset[Identity] = field(default_factory=private_folders)
 
-    def folder(self, descriptor: int, prefix: str, depth: int) -> None:
+    def folder(
+        self, descriptor: int, prefix: str, depth: int, ignored: tuple[tuple[int, Patterns], ...] = ()
+    ) -> None:
         """Scan an open folder and those below it."""
         # Any number of entries must cost only bounded time and memory.
         room = 2 * self.max_files - self.entries
@@ -229,13 +243,25 @@ class Scan:
         self.folders[prefix] = os.fstat(descriptor)
         with os.scandir(descriptor) as listing:
             entries = list(islice(listing, max(room, 0) + 1))
+        if self.selection is not None and any(entry.name == IGNORE_FILE for entry in entries):
+            ignored = (*ignored, (depth - 1, _read_patterns(descriptor)))
         for entry in entries:
+            name = prefix + entry.name
+            if self._leaves_out(entry, name, ignored):
+                continue
             self.entries += 1
             if self.complete and self.entries > 2 * self.max_files:
                 self._stop()
             if not self.complete:
                 return
-            self._entry(entry, descriptor, prefix + entry.name, depth)
+            self._entry(entry, descriptor, name, depth, ignored)
+
+    def _leaves_out(self, entry: os.DirEntry[str], name: str, ignored: tuple[tuple[int, Patterns], ...]) -> bool:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if self.selection is None or not self.selection.leaves_out(name, ignored, is_folder=is_folder):
+            return False
+        self.left_out.append(printable(name) + "/" * is_folder)
+        return True
 
     def empty_folders(self) -> set[str]:
         """Return the folders in which nothing was found, whose names end with a slash."""
@@ -247,7 +273,14 @@ class Scan:
         text = f"holds more than {self.max_files} files, or {2 * self.max_files} files and folders; the rest is not sent, and"
         self.skip(".", f"{text} nothing is stored in it. {USE_MOUNT}", limit=True)
 
-    def _entry(self, entry: os.DirEntry[str], parent: int, name: str, depth: int) -> None:
+    def _entry(
+        self,
+        entry: os.DirEntry[str],
+        parent: int,
+        name: str,
+        depth: int,
+        ignored: tuple[tuple[int, Patterns], ...],
+    ) -> None:
         if entry.is_symlink():
             self.skip(name, "is a symbolic link.")
         elif entry.is_file(follow_symlinks=False):
@@ -257,7 +290,7 @@ class Scan:
         elif depth >= MAX_DEPTH:
             self.skip(name, f"is more than {MAX_DEPTH} folders deep.")
         else:
-            self._descend(entry.name, parent, name, depth)
+            self._descend(parent, name, depth, ignored)
 
     def _file(self, entry: os.DirEntry[str], name: str) -> None:
         is_part = entry.name.startswith(PART_PREFIX)
@@ -273,9 +306,9 @@ class Scan:
         if not is_part:
             self.files[name] = status
 
-    def _descend(self, part: str, parent: int, name: str, depth: int) -> None:
+    def _descend(self, parent: int, name: str, depth: int, ignored: tuple[tuple[int, Patterns], ...]) -> None:
         try:
-            descriptor = os.open(part, FOLDER_FLAGS, dir_fd=parent)
+            descriptor = os.open(name.rpartition("/")[2], FOLDER_FLAGS, dir_fd=parent)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -284,7 +317,7 @@ class Scan:
             return
         try:
             if identity_of(descriptor) not in self.private:
-                self.folder(descriptor, name + "/", depth + 1)
+                self.folder(descriptor, name + "/", depth + 1, ignored)
         finally:
             os.close(descriptor)
 

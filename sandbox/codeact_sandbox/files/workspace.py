@@ -31,6 +31,7 @@ from codeact_sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
+from codeact_sandbox.files.selection import Selection, shown
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.host.requests import Requests
@@ -44,6 +45,7 @@ from codeact_sandbox.types.protected_names import ProtectedNameError, ProtectedN
 # Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
 _COMPARED_BYTES = 1024**2
+LEFT_OUT = "(secrets, what tools make, and what .gitignore and exclude= name; include=[...] or --include NAME sends it)."
 Signature = tuple[int, int, int, int]
 
 
@@ -87,10 +89,12 @@ class Workspace:
         max_total_bytes: int = 1024**3,
         protected: ProtectedNames | None = None,
         counted: bool = True,
+        selection: Selection | None = None,
     ) -> None:
         self.root = Path(root)
         self.max_file_bytes = max_file_bytes
         self.protected = protected if protected is not None else ProtectedNames()
+        self.selection = selection
         self.skipped: list[Skipped] = []
         """Files that the last `outgoing` left out: because of a limit each time, for another reason once."""
         self.transfer_lock = CrossLoopSemaphore()  # for callers with several transfers that belong together
@@ -162,6 +166,8 @@ class Workspace:
             empty = {name for name in scan.empty_folders() if is_safe(name[:-1])}
             self._folders &= empty
             self.new_folders = sorted(empty - self._folders)
+            if names := shown(scan.left_out):
+                scan.skip(names, LEFT_OUT)
             self._record_state(scan, is_synced=not changed and not self.new_folders)
             self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
             self._reported = set(scan.skipped)
@@ -272,6 +278,8 @@ class Workspace:
             status, digest = writer.commit()
             if status is not None:
                 self._mark(writer.name, status, digest, fresh=True)
+            if self.selection is not None:
+                self.selection.from_sandbox.add(writer.name)
             return self.root / writer.name
 
     def make_folder(self, name: str) -> None:
@@ -291,6 +299,9 @@ class Workspace:
         if (part := self.protected.refused_part(name)) is not None:
             task = f"Can't store `{printable(name)}` in {self.root}"
             raise file_error(errno.EPERM, task, not_written_back(part), ProtectedNameError)
+        if self.selection is not None and self.selection.protects(name) and os.path.lexists(self.root / name):
+            reason = f"it is in work_dir and was not sent. include=[{name!r}] (--include) sends it."
+            raise file_error(errno.EEXIST, f"Can't store `{printable(name)}` in {self.root}", reason)
         if not self._counted:
             self._scan()
         return name
@@ -302,7 +313,7 @@ class Workspace:
 
     def _scan(self) -> Scan:
         quota = self._quota
-        scan = Scan(quota.max_files, quota.max_file_bytes)
+        scan = Scan(quota.max_files, quota.max_file_bytes, selection=self.selection)
         with self._folder.opened([], "list") as folder, explained(f"Can't list {self.root}"):
             scan.folder(folder, "", 1)
         quota.entries, quota.files = scan.entries, len(scan.files)

@@ -42,6 +42,8 @@ class CommonKeywords(LimitKeywords, total=False):
     allow_domains: Sequence[str]
     allow_pip: bool
     tool_limits: ToolLimits | None
+    exclude: Sequence[str]
+    include: Sequence[str]
     write_back: Sequence[str]
 
 

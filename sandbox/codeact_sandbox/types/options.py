@@ -143,7 +143,7 @@ class SandboxOptions(KeywordModel):
     backend: ClassVar[Literal["docker", "bubblewrap"]]
     # Options that do not shape the sandbox itself: they may differ between a pool and those who use its sandboxes.
     per_run: ClassVar[Set[str]] = {
-        *("timeout", "work_dir", "snapshot", "write_back", "tool_limits"),
+        *("timeout", "work_dir", "snapshot", "exclude", "include", "write_back", "tool_limits"),
     }
 
     timeout: Annotated[float, BeforeValidator(parse_timeout), "Wall-clock seconds that a block may take."] = 60
@@ -214,6 +214,17 @@ class SandboxOptions(KeywordModel):
     tool_limits: Annotated[
         ToolLimits | None, "How many calls to host tools a block may make, and how large; see `ToolLimits`."
     ] = None
+    exclude: Annotated[
+        Sequence[str],
+        _names("exclude"),
+        "Files and folders of `work_dir` that are not sent, as in a .gitignore, besides secrets, what tools make, and what "
+        "a .gitignore in it names (docs/executors.md).",
+    ] = ()
+    include: Annotated[
+        Sequence[str],
+        _names("include"),
+        'Files and folders of `work_dir` that are sent although they would be left out, such as ".env".',
+    ] = ()
     write_back: Annotated[
         Sequence[str],
         PlainValidator(lambda value: list(ProtectedNames(value).allowed)),
