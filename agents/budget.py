@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable
 from typing import NamedTuple, Self
@@ -124,11 +123,14 @@ class Meter:
         return self._used.model_copy(update={"seconds": self._used.seconds + time.monotonic() - self._began})
 
     @property
-    def seconds_left(self) -> float:
-        """Seconds until this budget or that of an outer run is used up; infinite without a limit."""
+    def seconds_left(self) -> float | None:
+        """Seconds until this budget or that of an outer run is used up; None without a limit."""
         most = self._budget.max_seconds
-        left = math.inf if most is None else max(0.0, most - self.used.seconds)
-        return left if self._outer is None else min(left, self._outer.seconds_left)
+        outer = self._outer.seconds_left if self._outer is not None else None
+        if most is None:
+            return outer
+        left = max(0.0, most - self.used.seconds)
+        return left if outer is None else min(left, outer)
 
     def add(self, usage: RequestUsage | None = None, turns: int = 0, steps: int | None = None) -> None:
         """Count what was used, here and in the outer runs; usage is that of one message of a model."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 from autogen_agentchat.base import Handoff
@@ -51,42 +50,6 @@ from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.tool import HostToolProtocol
-
-
-class DeadlineExpired(Exception):
-    """A deadline has expired, and what ran was cancelled."""
-
-
-@contextmanager
-def with_deadline(token: CancellationToken, seconds: float) -> Iterator[CancellationToken]:
-    """Give the body a token that is cancelled with `token`, and after some seconds; infinity is no limit.
-
-    `asyncio.timeout` in a generator would cancel its consumer, too.
-    """
-    if seconds == math.inf:
-        yield token
-        return
-    inner = CancellationToken()
-    expired = False
-
-    def expire() -> None:
-        nonlocal expired
-        expired = True
-        inner.cancel()
-
-    token.add_callback(inner.cancel)
-    timer = asyncio.get_running_loop().call_later(max(0.0, seconds), expire)
-    me = asyncio.current_task()
-    cancels_before = me.cancelling() if me else 0
-    try:
-        yield inner
-    except asyncio.CancelledError:
-        if not expired or token.is_cancelled() or (me and me.cancelling() > cancels_before):
-            raise
-        raise DeadlineExpired from None
-    finally:
-        timer.cancel()
-
 
 CLOSING_DEADLINE_S = 120.0
 MAX_STEPS = 20
@@ -241,9 +204,12 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._was_too_long = False
         while (reached := meter.reached()) is None and not self._repeated.stuck:
             try:
-                with with_deadline(token, meter.seconds_left) as inner:
-                    answer = await self._step(conversation, meter, inner, emit)
-            except DeadlineExpired:
+                # A turn runs in a task of its own, so that this cancels no consumer.
+                async with asyncio.timeout(meter.seconds_left) as deadline:
+                    answer = await self._step(conversation, meter, token, emit)
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
                 reached = Limit("max_seconds", "")
                 break
             if answer is not None:
@@ -252,8 +218,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         most = getattr(self._limits, limit, None)
         await conversation.notify(prompt.CLOSING[limit].format(limit=most) + prompt.CLOSE)
         generated = None
-        with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
-            generated = await conversation.generate(inner, emit)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_DEADLINE_S):
+                generated = await conversation.generate(token, emit)
         return self._closing_answer(limit, most, meter.used.steps, generated)
 
     async def _step(

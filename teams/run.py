@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -210,7 +209,7 @@ class Run:
 
     def limit_seconds(self, nested: Callable[[], bool], grace_s: float) -> asyncio.TimerHandle | None:
         """Stop the run when its time is used up."""
-        if (seconds := self.meter.seconds_left) == math.inf:
+        if (seconds := self.meter.seconds_left) is None:
             return None
         loop = asyncio.get_running_loop()
 
