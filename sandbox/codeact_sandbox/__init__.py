@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.limits import ToolLimits as ToolLimits
     from codeact_sandbox.types.options import BubblewrapOptions as BubblewrapOptions
     from codeact_sandbox.types.options import DockerOptions as DockerOptions
+    from codeact_sandbox.types.result import CodeFailed as CodeFailed
     from codeact_sandbox.types.result import ExecResult as ExecResult
     from codeact_sandbox.types.result import Result as Result
     from codeact_sandbox.types.secrets import Secret as Secret
@@ -50,7 +51,7 @@ _NAMES = {
     ),
     "codeact_sandbox.types.limits": "Limits ToolLimits",
     "codeact_sandbox.types.options": "BubblewrapOptions DockerOptions",
-    "codeact_sandbox.types.result": "ExecResult Result",
+    "codeact_sandbox.types.result": "CodeFailed ExecResult Result",
     "codeact_sandbox.types.secrets": "Secret",
     "codeact_sandbox.types.tool": "ToolAnswer ToolImage",
 }

@@ -34,7 +34,9 @@ def can_be_shown(text: str) -> bool:
 
 def _check_length(text: str) -> None:
     if len(text) > MAX_SHOWN:
-        raise ValueError(f"it has {len(text):,} characters, and more than {MAX_SHOWN:,} can't be shown: use smaller parts")
+        raise ValueError(
+            f"it has {len(text):,} characters, and more than {MAX_SHOWN:,} can't be shown: use smaller parts"
+        )
 
 
 def arguments_text(arguments: Any) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from codeact_sandbox.types.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
 from codeact_sandbox.types.filenames import printable
@@ -130,8 +131,54 @@ class CommandOutput:
     duration_s: float = 0.0
 
 
+class CodeFailed(RuntimeError):
+    """Code or a command that `check()` was called for did not succeed.
+
+    Args:
+        result: The result; the message ends with its output.
+    """
+
+    def __init__(self, result: Result | ExecResult) -> None:
+        self.result = result
+        how = f"exit status {result.exit_code}"
+        if isinstance(result, Result):
+            how = f"{result.outcome}, {how}" if result.error is None else f"{result.error.type}, {how}"
+            output = result.output
+        else:
+            output = result.stderr or result.stdout
+        tail = cut(output.strip(), MAX_TEXT_CHARS)
+        super().__init__(f"the code did not succeed ({how})" + (f":\n{tail}" if tail else ""))
+
+
+class Checked:
+    """What a result says of its success."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the code succeeded."""
+        raise NotImplementedError
+
+    def check(self) -> Self:
+        """Return the result if the code succeeded.
+
+        Returns:
+            This result.
+
+        Raises:
+            CodeFailed: It did not; the exception has the result.
+        """
+        if not self.ok:
+            raise CodeFailed(self)  # type: ignore[arg-type]  # only results have this base
+        return self
+
+    def __bool__(self) -> bool:
+        """Warn: a result is true also if the code failed."""
+        warnings.warn("a result is always true: use result.ok, or result.check()", RuntimeWarning, stacklevel=2)
+        return True
+
+
 @dataclass(frozen=True)
-class ExecResult(CommandOutput):
+class ExecResult(Checked, CommandOutput):
     """What a command did; the fields of `CommandOutput`, and those below.
 
     Args:
@@ -144,6 +191,11 @@ class ExecResult(CommandOutput):
     timed_out: bool = False
     artifacts: tuple[Artifact, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command ended in time with exit status 0."""
+        return self.exit_code == 0 and not self.timed_out
 
 
 TIMEOUT_LINE = "\n Timeout"
@@ -208,7 +260,7 @@ def remarks(result: Result, most: int = 20) -> list[str]:
 
 
 @dataclass(repr=False)
-class Result:
+class Result(Checked):
     """Result of running one or more code blocks.
 
     It is not frozen because AutoGen's agent assigns to `output`. This package never changes a result that it has returned.
@@ -257,6 +309,11 @@ class Result:
     restored_before: int = 0
     displays: tuple[Display, ...] = ()
     files_before: dict[str, str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the code succeeded."""
+        return self.outcome == "ok" and self.exit_code == 0
 
     def __repr__(self) -> str:
         """Return at most 300 characters: what differs from a block without output."""

@@ -29,7 +29,18 @@ LEASE_EXPIRED = 75
 INTERNAL_ERROR = 70
 # Prefix of the image's variables of Python, which this interpreter must not see.
 HIDDEN_PREFIX = "CODEACT_"
-REQUEST_FIELDS = ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources", "cpu_seconds", "end")
+REQUEST_FIELDS = (
+    "command",
+    "path",
+    "keep_state",
+    "scan",
+    "hide",
+    "delete",
+    "tools",
+    "tool_sources",
+    "cpu_seconds",
+    "end",
+)
 
 
 class Supervisor:

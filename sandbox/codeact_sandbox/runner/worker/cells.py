@@ -164,7 +164,6 @@ class Cells:
             namespace.pop("_%s" % oldest, None)
         self.values[self.number] = namespace["_%d" % self.number] = value
 
-
     def forget_values(self):
         """Forget the values of cells, of which each may be the last reference to an object."""
         self.values.clear()
