@@ -17,8 +17,8 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 
-from autogen_codeact.agents.model import awaited
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.executors.tools.later import AsksLater, Later
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.result import ErrorInfo
@@ -36,9 +36,9 @@ async def request_approval(
     """Call `func` to decide whether the blocks, the code of a step, may run."""
     code = shown_code(blocks)
     if isinstance(func, Later):
-        return await awaited(func.about_code(code, step), cancellation_token)
+        return await run_cancellable(func.about_code(code, step), cancellation_token)
     request = ApprovalRequest(code=code, context=context)
-    answer = await awaited(_call(func, request), cancellation_token)
+    answer = await run_cancellable(_call(func, request), cancellation_token)
     if not isinstance(answer, ApprovalResponse):
         raise TypeError(f"approval_func must return an ApprovalResponse, not {type(answer).__name__}; nothing was run.")
     return answer

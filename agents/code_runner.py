@@ -29,12 +29,12 @@ from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_ap
 from autogen_codeact.agents.conversation import Emit
 from autogen_codeact.agents.environment import Hint, hints_for
 from autogen_codeact.agents.journal import Journal, record_of
-from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import broken, call_lines, describe
 from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.agents.step_record import RunEnded, Step, StepRecord
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import ToolExecutor, capabilities_of
+from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from codeact_sandbox.facts import SandboxFacts
@@ -141,7 +141,7 @@ class CodeRunner:
         if executor is not None and (self._facts is None or self._facts_for != executor.starts):
 
             async def ask() -> SandboxFacts:
-                return await awaited(executor.facts(), token)
+                return await run_cancellable(executor.facts(), token)
 
             self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
             self._facts_for = executor.starts
@@ -186,7 +186,9 @@ class CodeRunner:
     ) -> RunEnded:
         end = TurnEnd()
         try:
-            result = await awaited(self._run_blocks(blocks, token, emit, end, self._block_context(end, step)), token)
+            result = await run_cancellable(
+                self._run_blocks(blocks, token, emit, end, self._block_context(end, step)), token
+            )
         except BROKEN as error:
             return RunEnded(broken(error, session=self.in_session), error, end.answer)
         return RunEnded(result, answer=end.answer)
@@ -317,7 +319,7 @@ class CodeRunner:
         code = [CodeBlock(code=self.options.setup, language="python")]
         if self._with_tools is not None:
             running = self._with_tools.run_blocks(code, context or RunContext(journalled=True))
-            result: CodeResult = await awaited(running, token)
+            result: CodeResult = await run_cancellable(running, token)
         else:
             result = await self._executor.execute_code_blocks(code, cancellation_token=token)
         if result.exit_code != 0:
@@ -331,7 +333,7 @@ class CodeRunner:
             return None
 
         async def rebuild() -> Replay | None:
-            return await awaited(self._rebuild_pending(token), token)
+            return await run_cancellable(self._rebuild_pending(token), token)
 
         return await (rebuild() if self.steps is None else self.steps.value("rebuild", rebuild, Replay | None))
 
@@ -362,7 +364,7 @@ class CodeRunner:
     async def _restart(self, token: CancellationToken) -> None:
         try:
             async with asyncio.timeout(RESTART_DEADLINE_S):
-                await awaited(self._executor.restart(), token)
+                await run_cancellable(self._executor.restart(), token)
         except TimeoutError as error:
             raise TimeoutError(
                 f"The code executor did not restart within {RESTART_DEADLINE_S:g} s; stop it and start it again."

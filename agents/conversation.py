@@ -28,10 +28,10 @@ from autogen_core.models import (
 from autogen_codeact.agents.images import with_encoded_images
 from autogen_codeact.agents.model import (
     UnofferedCall,
-    awaited,
     stream_answer,
     sum_usage,
 )
+from autogen_codeact.executors.tools.adapters import run_cancellable
 
 IMAGE_CHARS = 4_000
 """What an image counts: models need about 1,000 tokens for one."""
@@ -187,7 +187,7 @@ class Conversation:
         """Return all messages of the next request to the model, with a question that is not kept."""
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         kept = await self._context.get_messages()
-        return [*await awaited(self._budget.fit([*system, *kept]), token), *question]
+        return [*await run_cancellable(self._budget.fit([*system, *kept]), token), *question]
 
     async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
         """Add the messages of others, and a note about interrupted turns, if there is one."""

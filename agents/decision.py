@@ -19,13 +19,13 @@ from autogen_core.models import (
 from pydantic import ValidationError
 
 from autogen_codeact.agents.model import (
-    awaited,
     explain_unreadable_answer,
     is_refusal,
     messages_for,
     sum_usage,
 )
 from autogen_codeact.agents.text import json_values, shorten, well_formed
+from autogen_codeact.executors.tools.adapters import run_cancellable
 
 __all__ = ["DecisionResult", "RetryDecider", "RetryDecision", "parse_decision"]
 
@@ -70,7 +70,7 @@ class RetryDecider:
             call = self._create(client, await conversation(*question), token, in_words=in_words)
             try:
                 async with asyncio.timeout(self._deadline):
-                    answer = await awaited(call, token)
+                    answer = await run_cancellable(call, token)
             except TimeoutError:
                 return DecisionResult(_no(f"no decision came within {self._deadline:g} s"), spent)
             except Exception as error:

@@ -6,9 +6,9 @@ import asyncio
 import codecs
 import inspect
 import json
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from weakref import WeakSet
 
 from autogen_agentchat.utils import remove_images
@@ -17,8 +17,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 
 from autogen_codeact.agents.model_calls import ModelMiddleware, innermost, until_repetition
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, well_formed
-
-T = TypeVar("T")
+from autogen_codeact.executors.tools.adapters import run_cancellable
 
 _REFUSED = frozenset({400, 415, 422, 501})
 _UNREADABLE_ANSWER = (AttributeError, LookupError, TypeError, json.JSONDecodeError)
@@ -26,19 +25,6 @@ _UNREADABLE_ANSWER = (AttributeError, LookupError, TypeError, json.JSONDecodeErr
 
 _NO_USAGE: WeakSet[ChatCompletionClient] = WeakSet()
 """Clients that send token counts without a request, or whose server refused such a request."""
-
-
-async def awaited(call: Coroutine[Any, Any, T], cancellation_token: CancellationToken) -> T:
-    """Await `call`, and cancel it when the token is cancelled, also if `call` ignores the token."""
-    me = asyncio.current_task()
-    cancels_before = me.cancelling() if me else 0
-    task = asyncio.ensure_future(call)
-    cancellation_token.link_future(task)
-    value = await task
-    # AutoGen's local executor returns an exit code when it is cancelled; the caller must not continue.
-    if cancellation_token.is_cancelled() or (me and me.cancelling() > cancels_before):
-        raise asyncio.CancelledError
-    return value
 
 
 async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
@@ -63,7 +49,7 @@ async def stream_answer(
     with explain_unreadable_answer():
         sent = messages_for(client, messages)
         if not stream:
-            yield _text_only(await awaited(client.create(sent, **more), cancellation_token))
+            yield _text_only(await run_cancellable(client.create(sent, **more), cancellation_token))
             return
         async with aclosing(_streamed(client, sent, more)) as answer:
             async for item in answer:

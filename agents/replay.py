@@ -15,7 +15,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.agents.journal import Journal, JournalEntry, SessionRecord, digest
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.capabilities import SessionExecutor
-from autogen_codeact.executors.executor import cancel_scope
+from autogen_codeact.executors.tools.adapters import run_cancellable
 from codeact_sandbox import Result, SandboxError, ToolAnswer
 from codeact_sandbox.protocols import ReplaySandbox
 from codeact_sandbox.replay import ExternalEffectsError
@@ -163,8 +163,7 @@ class _Replayer:
     ) -> tuple[str | None, list[str]]:
         """Run a block again; return the reason why it is not rebuilt, if any, and what differed."""
         answers = RecordedCalls(entry.calls)
-        with cancel_scope(token):
-            result = await scratch.run(entry.block(), answers)
+        result = await run_cancellable(scratch.run(entry.block(), answers), token)
         reason = _reason(entry, result)
         if reason is None and (unguarded := await scratch.checkpoint()) is not None:
             reason = NO_CHECKPOINT.format(reason=unguarded)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autogen_core import CancellationToken
 
-from autogen_codeact.agents.model import awaited
+from autogen_codeact.executors.tools.adapters import run_cancellable
 from codeact_sandbox.tools.terminal import ask_line
 from codeact_sandbox.types.filenames import printable
 
@@ -25,4 +25,4 @@ async def ask_in_terminal(prompt: str, cancellation_token: CancellationToken | N
     Raises:
         EOFError: There is no terminal.
     """
-    return await awaited(ask_line(printable(prompt)), cancellation_token or CancellationToken())
+    return await run_cancellable(ask_line(printable(prompt)), cancellation_token or CancellationToken())

@@ -12,10 +12,10 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 
 from autogen_codeact.agents.budget import Meter
-from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.executors.tools.adapters import run_cancellable
 
 
 class RateLimit:
@@ -97,7 +97,7 @@ class GatedClient(ModelMiddleware):
         """Yield the answer to a call."""
         token = call.options.get("cancellation_token")
         enter = self._gate.enter()
-        await (awaited(enter, token) if isinstance(token, CancellationToken) else enter)
+        await (run_cancellable(enter, token) if isinstance(token, CancellationToken) else enter)
         async with aclosing(call.items()) as items:
             async for item in items:
                 if isinstance(item, CreateResult):

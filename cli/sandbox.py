@@ -16,8 +16,8 @@ from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.jobs import AgentChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.auto import choose_executor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.executors.pool import choose_executor
 from autogen_codeact.teams import Team, coder_executor_team
 
 LANGUAGES = ("python", "sh", "bash")  # run by default, with and without --act

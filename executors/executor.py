@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any, Self
 
 from autogen_core import CancellationToken
@@ -13,6 +12,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_codeact.executors.arguments import ExecutorArguments, ExecutorConfig
 from autogen_codeact.executors.functions_module import module_options
 from autogen_codeact.executors.result import ExecutionResult
+from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
 from codeact_sandbox.async_sandbox import AsyncSandbox
@@ -57,8 +57,7 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
-        with cancel_scope(cancellation_token):
-            return await self.run_blocks(code_blocks)
+        return await run_cancellable(self.run_blocks(code_blocks), cancellation_token)
 
     async def run_blocks(self, blocks: Sequence[CodeBlock], context: RunContext = NO_CONTEXT) -> ExecutionResult:
         """Run blocks for a caller that adds something to them, and that cancels the task itself: see `ToolExecutor`."""
@@ -96,33 +95,3 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
 
     upload = AsyncSandbox.put_file
     download = AsyncSandbox.get_file
-
-
-@contextmanager
-def cancel_scope(token: CancellationToken) -> Iterator[None]:
-    """Cancel the code inside when a token is cancelled; afterwards the task itself counts as not cancelled."""
-    if token.is_cancelled():
-        raise asyncio.CancelledError
-    # A token keeps its callbacks for as long as it lives, so no task is kept after the end of the scope.
-    task: asyncio.Task[Any] | None = asyncio.current_task()
-    cancelled = False
-
-    def request() -> None:
-        inside = task
-        # Only scheduled: a cancellation must not come while the task leaves the scope.
-        if inside is not None and not inside.get_loop().is_closed():
-            inside.get_loop().call_soon_threadsafe(cancel)
-
-    def cancel() -> None:
-        nonlocal cancelled
-        if task is not None:
-            cancelled = True
-            task.cancel()
-
-    token.add_callback(request)
-    try:
-        yield
-    finally:
-        left, task = task, None
-        if cancelled and left is not None:
-            left.uncancel()

@@ -1,11 +1,12 @@
-"""A pool of sandboxes for executors."""
+"""Choosing an executor, Docker or bubblewrap, and a pool of sandboxes for executors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Unpack
 
-from autogen_codeact.executors.arguments import PoolKeywords
+from autogen_codeact.executors.arguments import ExecutorKeywords, PoolKeywords
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -30,6 +31,22 @@ def executor_class(caller: Callable[..., Any], sandbox: str, options: Collection
         raise ValueError(f"the backend must be 'auto', 'docker' or 'bubblewrap', not {sandbox!r}")
     check_names(caller, options, {kind: known.difference(without) for kind, (_, known) in EXECUTORS.items()}, sandbox)
     return EXECUTORS[sandbox][0]
+
+
+async def choose_executor(sandbox: str = "auto", **options: Unpack[ExecutorKeywords]) -> SandboxCodeExecutor:
+    """Make an executor, not started, that this machine can run.
+
+    Args:
+        sandbox: "auto" (the default): Docker if an engine answers, else bubblewrap. "docker", "bubblewrap": that one.
+        options: Arguments of that executor. With "auto", one that only Docker has means Docker.
+
+    Raises:
+        ValueError: `sandbox` is none of these, or an option is not for it, or is invalid.
+        SandboxUnavailable: There is no such sandbox here; the message says how to get one.
+    """
+    given: Mapping[str, Any] = options  # which class takes them is known at run time only
+    chosen = await asyncio.to_thread(executor_class, choose_executor, sandbox, given)
+    return chosen(**given)
 
 
 class ExecutorPool(sandbox_pool.SandboxPool):

@@ -23,7 +23,7 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware, forwarded
 from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.executors.executor import cancel_scope
+from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, ModelCallFinished, ModelCallStarted
 from autogen_codeact.runs.redaction import Redaction
@@ -251,8 +251,7 @@ class RecordedExecutor(CodeExecutor):
     async def _run(self, blocks: list[CodeBlock], step: LoggedStep) -> CodeResult:
         if (tools := capabilities_of(self._executor).tools) is None:
             return await self._executor.execute_code_blocks(blocks, step.token)
-        with cancel_scope(step.token):
-            return await tools.run_blocks(blocks, RunContext(origin=step))
+        return await run_cancellable(tools.run_blocks(blocks, RunContext(origin=step)), step.token)
 
     start = forwarded("_executor", "start")
     stop = forwarded("_executor", "stop")

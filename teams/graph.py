@@ -12,9 +12,8 @@ from autogen_agentchat.teams import DiGraph
 from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.teams.errors import GraphError
 from autogen_codeact.teams.run import Message
-from autogen_codeact.teams.speakers import Conversation, Position, Speakers
+from autogen_codeact.teams.speakers import Conversation, GraphError, Position, Speakers
 
 COMPLETE = "Digraph execution is complete"
 """The stop reason of AutoGen's `GraphFlow`."""

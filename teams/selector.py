@@ -22,9 +22,8 @@ from autogen_core.models import (
 from pydantic import BaseModel, ConfigDict
 
 from autogen_codeact.agents.extraction import without_thoughts
-from autogen_codeact.teams.errors import SelectionError, SpeakerError
 from autogen_codeact.teams.run import Message
-from autogen_codeact.teams.speakers import Conversation, Position, Speakers
+from autogen_codeact.teams.speakers import Conversation, Position, SelectionError, SpeakerError, Speakers
 
 CandidateFunc = Callable[[Sequence[Message]], Sequence[str] | Awaitable[Sequence[str]]]
 

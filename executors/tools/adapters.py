@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from autogen_core import CancellationToken, Image
@@ -43,3 +44,23 @@ async def with_token(run: Callable[[CancellationToken], Awaitable[T]]) -> T:
     except asyncio.CancelledError:
         token.cancel()
         raise
+
+
+async def run_cancellable(call: Coroutine[Any, Any, T], token: CancellationToken) -> T:
+    """Await `call`, and cancel it when the token is cancelled, in any thread, also if `call` ignores the token."""
+    me = asyncio.current_task()
+    cancels_before = me.cancelling() if me else 0
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(call)
+    running = weakref.ref(task)  # a token keeps its callbacks for as long as it lives
+
+    def cancel() -> None:
+        live = running()
+        if live is not None and not live.done() and not loop.is_closed():
+            loop.call_soon_threadsafe(live.cancel)
+
+    token.add_callback(cancel)
+    value = await task
+    # AutoGen's local executor returns an exit code when it is cancelled; the caller must not continue.
+    if token.is_cancelled() or (me and me.cancelling() > cancels_before):
+        raise asyncio.CancelledError
+    return value

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxDied, SandboxTimeout, SandboxUnavailable
-from autogen_codeact.executors.auto import choose_executor
+from autogen_codeact.executors.pool import choose_executor
 from tests.sandbox.bubblewrapped import alive, descendants, pid_one
 from tests.sandbox.sandboxes import run
 

@@ -10,7 +10,7 @@ from autogen_codeact.executors import (
     Limits,
     SandboxUnavailable,
 )
-from autogen_codeact.executors.auto import choose_executor
+from autogen_codeact.executors.pool import choose_executor
 from tests.sandbox.sandboxes import out
 
 

@@ -1,40 +1,40 @@
-"""`cancel_scope`: a cancelled token cancels the code inside, and the task goes on afterwards."""
+"""`run_cancellable`: a cancelled token cancels the code, and the task that awaits it goes on afterwards."""
 
 import asyncio
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors.executor import cancel_scope
+from autogen_codeact.executors.tools.adapters import run_cancellable
 
 DEADLINE_S = 20.0
 
 
-async def test_a_token_cancels_the_code_inside_and_not_the_task() -> None:
+def later(cancel: Callable[[], Any]) -> None:
+    asyncio.get_running_loop().call_later(0.01, cancel)
+
+
+def in_another_thread(cancel: Callable[[], Any]) -> None:
+    threading.Timer(0.01, cancel).start()
+
+
+@pytest.mark.parametrize("when", [later, in_another_thread, lambda cancel: cancel()], ids=["later", "thread", "before"])
+async def test_a_token_cancels_the_code_and_not_the_task(when: Callable[[Callable[[], Any]], None]) -> None:
     token = CancellationToken()
-    asyncio.get_running_loop().call_later(0.01, token.cancel)
-    with pytest.raises(asyncio.CancelledError), cancel_scope(token):
-        await asyncio.sleep(DEADLINE_S)
+    when(token.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await run_cancellable(asyncio.sleep(DEADLINE_S), token)
     task = asyncio.current_task()
+    assert task is not None
     assert task.cancelling() == 0
-    async with asyncio.timeout(DEADLINE_S):
-        await asyncio.sleep(0)
-
-
-async def test_a_token_may_be_cancelled_in_another_thread() -> None:
-    token = CancellationToken()
-    canceller = threading.Timer(0.01, token.cancel)
-    canceller.start()
-    with pytest.raises(asyncio.CancelledError), cancel_scope(token):
-        await asyncio.sleep(DEADLINE_S)
-    canceller.join(DEADLINE_S)
-
-
-async def test_no_cancellation_comes_after_the_scope() -> None:
-    token = CancellationToken()
-    with cancel_scope(token):
-        # Requested inside, but it would only come at the next await, which is outside.
-        token.cancel()
     await asyncio.sleep(0)
+
+
+async def test_a_token_that_is_cancelled_afterwards_does_nothing() -> None:
+    token = CancellationToken()
+    assert await run_cancellable(asyncio.sleep(0, "done"), token) == "done"
+    token.cancel()
     await asyncio.sleep(0)

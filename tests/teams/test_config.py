@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team, coder_executor_team, load_component
-from autogen_codeact.teams.untrusted import ALLOWED, FIXED, MOST, PARTS, TEMPLATES
+from autogen_codeact.teams.loading import ALLOWED, FIXED, MOST, PARTS, TEMPLATES
 from tests.agents.codeact import python
 from tests.agents.support import contains, received_by, scripted
 from tests.cases import case

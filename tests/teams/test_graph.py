@@ -11,7 +11,7 @@ from autogen_agentchat.teams._group_chat._graph._digraph_group_chat import DiGra
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.teams import Budget, Graph, Team
-from autogen_codeact.teams.errors import GraphError
+from autogen_codeact.teams.speakers import GraphError
 from tests.cases import case
 
 from .compare import agents, bare, models, received

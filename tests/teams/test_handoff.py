@@ -13,7 +13,7 @@ from autogen_core.models import CreateResult, ModelFamily, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.teams import Handoff, Team
-from autogen_codeact.teams.errors import HandoffTargetError, SpeakerError
+from autogen_codeact.teams.speakers import HandoffTargetError, SpeakerError
 
 from .compare import bare
 from .support import CountingAgent, texts_of

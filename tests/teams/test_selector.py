@@ -10,7 +10,7 @@ from autogen_core.models import UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.teams import Selector, Team
-from autogen_codeact.teams.errors import SelectionError, SpeakerError
+from autogen_codeact.teams.speakers import SelectionError, SpeakerError
 
 from .compare import agents, models, outcome, received
 from .support import CountingAgent, NoQuotaLeft, ScriptedModel, texts_of

@@ -11,8 +11,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
 from autogen_codeact.teams import Budget, Graph, Handoff, RefusedConfigError, Selector, Team, load_component
-from autogen_codeact.teams.errors import SpeakerError
-from autogen_codeact.teams.speakers import Position, Speakers
+from autogen_codeact.teams.speakers import Position, SpeakerError, Speakers
 from tests.cases import case
 
 from .support import CountingAgent, cancelled, coder, others, texts_of

@@ -8,7 +8,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact import AsyncSandbox, CodeActAgent, CodeExecutorAgent, DockerCommandLineCodeExecutor, Sandbox
 from autogen_codeact.batch import Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutorPool, Limits, ToolLimits
-from autogen_codeact.executors.auto import choose_executor
+from autogen_codeact.executors.pool import choose_executor
 from codeact_sandbox import BubblewrapOptions, DockerOptions
 from codeact_sandbox import SandboxPool as PlainPool
 
