@@ -20,7 +20,7 @@ from codeact_sandbox.tools.broker import BlockCalls
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
 from codeact_sandbox.types.options import SandboxOptions
-from codeact_sandbox.types.result import Result
+from codeact_sandbox.types.result import ErrorInfo, Result
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 
 
@@ -28,6 +28,17 @@ def notify_refused(attached: Sequence[Attachment], ident: BlockId, block: CodeAn
     started = BlockStarted(ident.sandbox, ident.block, block.language, block.code)
     notify(attached, "block_started", started)
     notify(attached, "block_finished", BlockFinished(started, result))
+
+
+def fail_if_not_stored(result: Result, workspace: Workspace, reply: Reply) -> None:
+    """Make a block fail that has ended well, if the host does not have all of its files."""
+    problem = workspace.take_not_stored()
+    if not problem and reply.message.get("files_cut"):
+        problem = "there are too many files in the workspace to copy all to work_dir"
+    if problem and result.outcome == "ok":
+        result.exit_code, result.outcome = 1, "error"
+        result.error = ErrorInfo("FilesNotStored", problem)
+        result.output += f"\n{problem}\n" if result.output and not result.output.endswith("\n") else f"{problem}\n"
 
 
 @dataclass
@@ -114,6 +125,8 @@ class BlockRun:
         result.code_file = await code_file if isinstance(code_file, asyncio.Future) else code_file
         if reply.displays.count:
             await self._add_displays(result, reply.displays)
+        if workspace is not None:
+            fail_if_not_stored(result, workspace, reply)
         if workspace is not None and workspace.notes:
             result.notes = (*workspace.take_notes(), *result.notes)
 

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Protocol, Self, TypeVar
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox import trees
+from codeact_sandbox.block_run import fail_if_not_stored
 from codeact_sandbox.commands import HasCommands
 from codeact_sandbox.files import display_files, sync
 from codeact_sandbox.host.blocks import check_block
@@ -202,6 +203,7 @@ class AsyncBranch:
             result.displays, result.artifacts = tuple(shown.displays), tuple(shown.artifacts)
             result.notes += tuple(shown.notes)
         if self._results:
+            fail_if_not_stored(self._results[-1], workspace, Reply({}, b"", {}))
             self._results[-1].artifacts = display_files.merged(artifacts, self._results[-1].artifacts)
 
     async def _undo(self) -> None:

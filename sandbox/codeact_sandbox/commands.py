@@ -9,7 +9,7 @@ import inspect
 import signal as signals
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from codeact_sandbox.files import sync
@@ -310,7 +310,9 @@ async def _finished(sandbox: HasCommands, client: RunnerClient, process: Process
     if workspace is None or not client.alive:
         return _result(process, (), ())
     artifacts = await sync.pull_changed(workspace, client)
-    return _result(process, artifacts, workspace.take_notes())
+    problem = workspace.take_not_stored()
+    result = _result(process, artifacts, (*workspace.take_notes(), *filter(None, [problem])))
+    return replace(result, exit_code=1) if problem and result.exit_code == 0 else result
 
 
 def _result(process: Process, artifacts: tuple[Artifact, ...], notes: tuple[str, ...]) -> ExecResult:

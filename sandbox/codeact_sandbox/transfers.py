@@ -26,7 +26,7 @@ async def put_file(sandbox: HasCommands, source: Path | str, name: str | None = 
         name: Its path relative to the workspace. Default: its own name.
 
     Returns:
-        Why it is not in `work_dir`, which the next result says, too; None if it is.
+        Why it is not in `work_dir`; None if it is.
 
     Raises:
         ValueError: The name could leave the workspace.
@@ -114,7 +114,7 @@ async def write(sandbox: HasCommands, name: str, data: bytes | str) -> str | Non
         data: Its content.
 
     Returns:
-        Why it is not in `work_dir`, which the next result says, too; None if it is, or lies outside the workspace.
+        Why it is not in `work_dir`; None if it is, or lies outside the workspace.
 
     Raises:
         ValueError: The name could leave the workspace.

@@ -233,9 +233,7 @@ class Scan:
     left_out: list[str] = field(default_factory=list)  # folders have a slash at the end
     private: frozenset[Identity] = field(default_factory=private_folders)
 
-    def folder(
-        self, descriptor: int, prefix: str, depth: int, ignored: tuple[tuple[int, Patterns], ...] = ()
-    ) -> None:
+    def folder(self, descriptor: int, prefix: str, depth: int, ignored: tuple[tuple[int, Patterns], ...] = ()) -> None:
         """Scan an open folder and those below it."""
         # Any number of entries must cost only bounded time and memory.
         room = 2 * self.max_files - self.entries

@@ -110,7 +110,9 @@ class Selection:
         """Return whether code must not replace the file of this name on the host, which it could not read."""
         parts = name.split("/")
         ends = range(1, len(parts) + 1)
-        return name not in self.from_sandbox and any(self._by_user(parts[:end], is_folder=end < len(parts)) for end in ends)
+        return name not in self.from_sandbox and any(
+            self._by_user(parts[:end], is_folder=end < len(parts)) for end in ends
+        )
 
     def _by_user(self, parts: Sequence[str], *, is_folder: bool) -> bool | None:
         """Return whether a path is left out because of the options or the default lists; None if they do not mention it."""

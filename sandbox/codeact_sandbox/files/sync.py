@@ -205,6 +205,7 @@ async def pull_file(workspace: Workspace, sandbox: RunnerClient, name: str) -> s
     """Store a file that the host has written into the sandbox; return why that is impossible, or None."""
     entry = {"name": name, "size": 0, "mode": 0o644}
     artifacts = await pull(workspace, sandbox, Reply({"files": [entry]}, b"", {}))
+    workspace.not_stored.pop(printable(name)[:MAX_NAME_SHOWN], None)  # it is no file of a block
     if (part := workspace.protected.refused_part(name)) is not None:
         return not_written_back(part)
     return next((each.note for each in artifacts if each.name == printable(name)), None)
@@ -301,6 +302,8 @@ class _Pull:
         for group in self._refused.values():
             for entry, _ in group.entries:
                 self._workspace.differs(entry["name"])
+                if not group.is_protected:
+                    self._workspace.not_stored[printable(entry["name"])[:MAX_NAME_SHOWN]] = group.reason
             if group.is_protected and not self._workspace.first_report(group.reason):
                 continue
             count, shown = len(group.entries), printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]

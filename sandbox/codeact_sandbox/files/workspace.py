@@ -45,7 +45,9 @@ from codeact_sandbox.types.protected_names import ProtectedNameError, ProtectedN
 # Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
 _COMPARED_BYTES = 1024**2
-LEFT_OUT = "(secrets, what tools make, and what .gitignore and exclude= name; include=[...] or --include NAME sends it)."
+LEFT_OUT = (
+    "(secrets, what tools make, and what .gitignore and exclude= name; include=[...] or --include NAME sends it)."
+)
 Signature = tuple[int, int, int, int]
 
 
@@ -105,6 +107,7 @@ class Workspace:
         self._counted = not counted
         self._writers: WeakSet[FileWriter] = WeakSet()
         self.notes: dict[str, None] = {}  # the notes for the next result, in their order
+        self.not_stored: dict[str, str] = {}  # the reasons by name, for the next result
         self._reported: set[Skipped] = set()
         self._reported_names: set[str] = set()
         self._synced: dict[str, Synced] = {}
@@ -147,6 +150,15 @@ class Workspace:
         """Return the notes for a result, once."""
         notes, self.notes = self.notes, {}
         return tuple(notes)
+
+    def take_not_stored(self) -> str:
+        """Return, once, the sentence on files that could not be stored; empty if there are none."""
+        missing, self.not_stored = self.not_stored, {}
+        if not missing:
+            return ""
+        (name, reason), count = next(iter(missing.items())), len(missing)
+        others = f" and {count - 1:,} other files" if count > 1 else ""
+        return f"{name}{others} could not be copied to work_dir: {reason}"
 
     def outgoing(self) -> list[HostFile]:
         """Find the files that are new or changed since the sandbox had them; on the first call, all of them.

@@ -66,7 +66,7 @@ class TestWorkDir:
         bad = ["-dash", "new\nline", "back\\slash", ".codeact-part-1", "lone\udcff"]
         code = f"import os; os.makedirs('names')\nfor name in {good + bad!r}: open('names/' + name, 'w').write('x')"
         result = await run(executor, code)
-        assert result.outcome == "ok"
+        assert (result.outcome, result.error.type) == ("error", "FilesNotStored")
         stored = {item.name for item in result.artifacts if item.path}
         assert stored == {f"names/{name}" for name in good}
         refused = {item.name: item.note for item in result.artifacts if not item.path}
