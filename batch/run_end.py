@@ -11,6 +11,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.reader import RawEvent, load_run
 from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.summary import RunTotals
 from autogen_codeact.runs.writer import MAX_LINE
 
 NOT_WRITTEN = "it could not be written"
@@ -23,7 +24,7 @@ class LogEnd:
 
     run: str | None = None
     usage: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))
-    stopped: str | None = None
+    stopped: str | None = NOT_WRITTEN
     last: Any = None
     is_finished: bool = False
 
@@ -46,33 +47,21 @@ def has_begun(path: Path) -> bool:
 
 def read_log(path: Path) -> LogEnd:
     """Read a log from its beginning to its end; one that can't be read was not written."""
-    end, last = LogEnd(stopped=NOT_WRITTEN), None
+    end, totals, last = LogEnd(), RunTotals(), None
     try:
         run = load_run(path)
         end.run = run.started.run
-        for raw in run.raw_events():
-            if isinstance(raw, RawEvent):
-                last = raw if raw.name == "message" else last
-                _take(end, raw)
+        for line in run.raw_events():
+            totals.add(line, run)
+            if isinstance(line, RawEvent) and line.name == "message":
+                last = line
+        counts = (totals.blocks, totals.model_calls, totals.prompt_tokens, totals.completion_tokens)
+        end.usage = dict(zip(USAGE, counts, strict=True))
+        end.stopped = None if totals.finished is not None else totals.stopped or NOT_WRITTEN
+        end.is_finished = totals.finished is not None and totals.finished.outcome == "completed"
         if end.is_finished and last is not None:
             event: Any = run.parse(last)
             end.last = load_message(event.message)
     except (RunError, OSError):
         end.stopped = NOT_WRITTEN
     return end
-
-
-def _take(end: LogEnd, raw: RawEvent) -> None:
-    end.is_finished, end.stopped = False, NOT_WRITTEN
-    match raw.name:
-        case "block_started":
-            end.usage["steps"] += 1
-        case "model_call_finished":
-            usage = ((raw.data.get("result") or {}).get("usage")) or {}
-            end.usage["model_calls"] += raw.data.get("result") is not None
-            for name in ("prompt_tokens", "completion_tokens"):
-                end.usage[name] += int(usage.get(name) or 0)
-        case "run_finished":
-            end.is_finished, end.stopped = raw.data.get("outcome") == "completed", None
-        case "log_stopped":
-            end.stopped = str(raw.data.get("reason"))

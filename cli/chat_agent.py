@@ -25,9 +25,9 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.notebook import export_files
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.reader import load_run
+from autogen_codeact.runs.text import model_name
 from autogen_codeact.teams.loading import load_component
 from autogen_codeact.teams.parts import executors_of
-from autogen_codeact.viewer.text import model_name
 
 CLIENT = "_model_client"
 """Attribute of AutoGen's agents with their model, which has no public name."""

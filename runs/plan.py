@@ -21,7 +21,7 @@ from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.store import EVENTS, run_name
-from autogen_codeact.runs.summary import RunClock
+from autogen_codeact.runs.summary import RunTotals
 from codeact_sandbox.types.result import ToolCall
 
 NOT_NEEDED = frozenset({"chunk"})
@@ -97,7 +97,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             if raw.cut_off and raw.lines == 1:
                 continue
             raise _damaged(run, raw)
-        reader.clock.see(raw.name, raw.data.get("monotonic"))
+        reader.clock.see(raw)
         reader.plan.size, reader.plan.last = raw.end, raw.data["seq"]
         if raw.name in NOT_NEEDED:
             continue
@@ -168,7 +168,7 @@ class _Reader:
     def __init__(self, run: Run) -> None:
         names = (agent.name.partition("#")[0] for agent in run.started.agents)
         self.plan = Plan(run, messages=KnownMessages(names))  # what is known so far
-        self.clock = RunClock()
+        self.clock = RunTotals()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}

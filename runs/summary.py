@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autogen_codeact.runs.errors import RunError, RunFolderError
-from autogen_codeact.runs.events import ModelCallFinished, RunFinished
-from autogen_codeact.runs.reader import RawEvent, Run, load_run
+from autogen_codeact.runs.events import LogStopped, ModelCallFinished, RunFinished
+from autogen_codeact.runs.reader import Gap, RawEvent, Run, load_run
 from autogen_codeact.runs.store import EVENTS, is_being_written
 
 MAX_TEXT = 10_000
@@ -99,60 +99,92 @@ def summarize(run: Run) -> RunSummary:
         RunFolderError: The log can't be read.
         RunVersionError: A newer version of this package has written to it.
     """
-    finished: RunFinished | None = None
-    steps = tokens = gaps = 0
-    clock = RunClock()
-    for raw in run.raw_events():
-        if not isinstance(raw, RawEvent):
-            gaps += not raw.cut_off
-            continue
-        clock.see(raw.name, raw.data.get("monotonic"))
-        steps += raw.name == "block_started"
-        if raw.name == "run_resumed":
-            finished = None
-        elif raw.name in ("model_call_finished", "run_finished"):
-            event = run.parse(raw)
-            if isinstance(event, ModelCallFinished):
-                tokens += _tokens(event.result)
-            elif isinstance(event, RunFinished):
-                finished = event
-    started, failure = run.started, finished.error if finished is not None else None
-    unfinished: Outcome = "running" if finished is None and is_being_written(run.folder.path) else "interrupted"
+    totals = RunTotals()
+    for line in run.raw_events():
+        totals.add(line, run)
+    started, failure = run.started, totals.finished.error if totals.finished is not None else None
     return RunSummary(
         path=run.folder.path,
         run=started.run,
         name=started.name[:MAX_TEXT],
         started=started.time,
         task=task_text(started.task or ())[:MAX_TEXT],
-        outcome=finished.outcome if finished is not None else unfinished,
-        steps=steps,
-        tokens=tokens,
-        seconds=clock.seconds,
+        outcome=totals.outcome(live=totals.finished is None and is_being_written(run.folder.path)),
+        steps=totals.blocks,
+        tokens=totals.prompt_tokens + totals.completion_tokens,
+        seconds=totals.seconds,
         error=f"{failure.type}: {failure.message}"[:MAX_TEXT] if failure is not None else None,
-        gaps=gaps,
+        gaps=totals.gaps,
     )
 
 
-class RunClock:
-    """Adds up the time that a run took in each of its processes: their monotonic clocks have nothing in common."""
+class RunTotals:
+    """What the log of a run says of all of it; most events are only counted, so that many logs are read fast."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0  # seconds until the last event
+        self.blocks = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
+        self.resumed = 0
+        self.gaps = 0
+        """Parts of the log that can't be read; an incomplete last line is none."""
+        self.seconds = 0.0
+        """Seconds until the last event, without those between two processes: their clocks have nothing in common."""
+        self.finished: RunFinished | None = None
+        """How the run has ended, if nothing follows in the log."""
+        self.stopped: str | None = None
+        """Why the run went on without a log, or None."""
         self._before: float | None = None
 
-    def see(self, name: str, now: object) -> None:
-        """Take the next event into account."""
+    def add(self, line: RawEvent | Gap, run: Run) -> None:
+        """Take the next line of the log into account."""
+        if isinstance(line, Gap):
+            self.gaps += not line.cut_off
+            return
+        self.see(line)
+        self.finished = self.stopped = None
+        match line.name:
+            case "block_started":
+                self.blocks += 1
+            case "run_resumed":
+                self.resumed += 1
+            case "model_call_finished" | "run_finished" | "log_stopped":
+                self._take(run.parse(line))
+
+    def see(self, line: RawEvent) -> None:
+        """Add the time until an event."""
+        now = line.data.get("monotonic")
         if not isinstance(now, int | float) or not abs(now) < _MAX:  # NaN is not less, either
             return
-        if self._before is not None and now > self._before and name != "run_resumed":
+        if self._before is not None and now > self._before and line.name != "run_resumed":
             self.seconds += now - self._before
         self._before = now
 
+    def outcome(self, *, live: bool) -> Outcome:
+        """Return how the run has ended, or that it goes on or was interrupted."""
+        if self.finished is not None:
+            return self.finished.outcome
+        return "running" if live else "interrupted"
 
-def _tokens(result: Mapping[str, Any] | None) -> int:
-    usage = (result or {}).get("usage")
-    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else []
-    return sum(count for count in counts if isinstance(count, int) and 0 <= count < _MAX)
+    def _take(self, event: object) -> None:
+        match event:
+            case ModelCallFinished(result=dict() as result):
+                usage = usage_of(result) or {}
+                self.model_calls += 1
+                self.prompt_tokens += usage.get("prompt_tokens", 0)
+                self.completion_tokens += usage.get("completion_tokens", 0)
+            case RunFinished():
+                self.finished = event
+            case LogStopped():
+                self.stopped = event.reason
+                self.gaps += 1
+
+
+def usage_of(result: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the tokens that a model has read and written for an answer; what is no number of them is 0."""
+    usage = result.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    return {name: each if type(each) is int and 0 <= each < _MAX else 0 for name, each in counts.items()}
 
 
 def task_text(messages: Iterable[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> str:

@@ -23,13 +23,13 @@ from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.runs.errors import RunError, RunFileError
 from autogen_codeact.runs.folder import FILES, RunFolder
 from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.text import download_name, visible
 from autogen_codeact.viewer.batches import BatchTable
 from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.open_run import OpenRun
 from autogen_codeact.viewer.security import CSP
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
-from autogen_codeact.viewer.text import download_name, visible
 from codeact_sandbox.types.displays import IMAGES
 
 MAX_STEPS_AT_ONCE = 200
@@ -181,7 +181,7 @@ class Viewer:
         """Answer with a file of the run: images are shown, everything else is a download."""
         digest = request.path_params["sha256"]
         kind, name = request.query_params.get("type", ""), request.query_params.get("name", "")
-        return await self._run(request).call(lambda steps: _file_answer(steps.run.folder, digest, kind, name))
+        return await self._run(request).call(lambda steps: _file_answer(steps.view.run.folder, digest, kind, name))
 
     # Live
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from autogen_codeact.batch.results import RESULTS, Key, Results
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.viewer.text import bounded, count, seconds, shortened
+from autogen_codeact.runs.text import bounded, count, seconds, shortened
 
 _SEARCHED_CHARS = 1_000
 _TEXT_CHARS = 20_000

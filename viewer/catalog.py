@@ -13,7 +13,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import load_run
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.summary import summarize
-from autogen_codeact.viewer.text import bounded, count, model_name, seconds
+from autogen_codeact.runs.text import bounded, count, model_name, seconds
 
 MAX_RUNS = 100_000
 _TASK_CHARS = 400

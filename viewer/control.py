@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from autogen_codeact.runs.text import bounded
 from autogen_codeact.viewer.schema import Document
-from autogen_codeact.viewer.text import bounded
 from codeact_sandbox.tools.question_text import arguments_text, shown_whole
 
 

@@ -1,386 +1,168 @@
-"""Makes the document of a step of its events, which are read from the log again."""
+"""Makes the JSON documents of a run and its steps, which the page and the HTML export show: see `schema`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
 from contextlib import suppress
 from typing import Any
 
+from autogen_codeact.agents.budget import prices_of
 from autogen_codeact.runs.errors import RunFileError
-from autogen_codeact.runs.events import (
-    BlockFinished,
-    BlockStarted,
-    HostCallFinished,
-    HostCallStarted,
-    MessageLogged,
-    ModelCallFinished,
-    RunEvent,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    TurnFinished,
-    TurnStarted,
-    ValueLogged,
-)
-from autogen_codeact.runs.notebook import words_beside_code
-from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
-from autogen_codeact.runs.results import CallRecord, DisplayRecord, ResultRecord
+from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.step_parts import Content
 from autogen_codeact.runs.summary import task_text
-from autogen_codeact.viewer.entries import StepEntry
-from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
-from autogen_codeact.viewer.indexing import MALFORMED
+from autogen_codeact.runs.text import bounded, download_name, model_name, shortened, terminal_text, visible
+from autogen_codeact.runs.view import RunView, Step
+from autogen_codeact.viewer.file_changes import difference
 from autogen_codeact.viewer.schema import Document
-from autogen_codeact.viewer.text import (
-    bounded,
-    count,
-    json_text,
-    output_text,
-    seconds,
-    shortened,
-    visible,
-)
 from codeact_sandbox.highlight import pieces
 from codeact_sandbox.types.displays import is_json
-from codeact_sandbox.types.result import ErrorInfo, last_line
 
 TEXT_CHARS = 200_000
-CODE_CHARS = 200_000
-OUTPUT_CHARS = 40_000
+_LIMITS = {"text": TEXT_CHARS, "thought": TEXT_CHARS, "output": 40_000}
 DISPLAY_CHARS = 1_000_000
-MAX_PARTS = 100
-"""Displays, calls and connections of a block that its document has."""
+_TASK_CHARS = 20_000
+_AS_THEY_ARE = (
+    *("notes", "error", "target", "retry", "stop_reason", "exit_code", "truncated", "value", "usage"),
+    *("calls", "connections"),
+)
 
-_ALWAYS = ("number", "kind", "agent", "time", "duration_s", "running", "usage", "text")
-Event = RunEvent | UnknownEvent | Gap
 
-
-def document(
-    run: Run, entry: StepEntry, events: Sequence[Event], *, running: bool, highlighted: bool = True
-) -> Document:
-    """Return the document of a step."""
-    step: Document = {
-        "number": entry.number,
-        "kind": entry.kind,
-        "agent": visible(entry.agent[:200]) if entry.agent is not None else None,
-        "time": visible(entry.time),
-        "duration_s": round(entry.took_s, 6),
-        "running": running,
-        "usage": entry.usage,
+def header(view: RunView, name: str) -> Document:
+    """Return what is known of a run by now."""
+    started, totals = view.run.started, view.totals
+    finished = totals.finished
+    error = finished.error if finished is not None else None
+    prices = prices_of(each.model for each in started.agents)
+    return {
+        "id": name,
+        "name": bounded(started.name, 200),
+        "kind": started.kind,
+        "task": shortened(task_text(started.task or ()), _TASK_CHARS)[0],
+        "agents": [
+            {
+                "name": bounded(each.name, 200),
+                "kind": bounded(each.kind.lstrip("_"), 200),
+                "model": model_name(each.model) if each.model is not None else None,
+            }
+            for each in started.agents[:100]
+        ],
+        "started": started.time.isoformat(),
+        "outcome": totals.outcome(live=view.live),
+        "stop_reason": _shown(finished.stop_reason) if finished is not None else None,
+        "error": bounded(f"{error.type}: {error.message}") if error is not None else view.error,
+        "steps": len(view.steps),
+        "blocks": totals.blocks,
+        "model_calls": totals.model_calls,
+        "prompt_tokens": totals.prompt_tokens,
+        "completion_tokens": totals.completion_tokens,
+        "cost": prices.cost(totals.prompt_tokens, totals.completion_tokens) if prices is not None else None,
+        "duration_s": round(totals.seconds, 6),
+        "timing": view.timing,
+        "resumed": totals.resumed,
+        "gaps": totals.gaps,
+        "live": view.live,
+        "indexed": view.indexed,
+        "revision": view.revision,
+        "controls": False,
     }
-    try:
-        _fill(run, entry, step, events, running=running)
-    except MALFORMED as error:
-        # Of a log that nobody of ours has written; the other steps can be shown.
-        step = {**step, "kind": "gap", "text": f"This step can't be shown: {bounded(str(error), 300)}"}
-        return {name: step[name] for name in _ALWAYS}
-    if highlighted and step.get("code"):
-        spans = pieces(step["code"], step["language"])
-        step["spans"] = [[kind, text] for kind, text in spans] if any(kind for kind, _ in spans) else None
-    return step
 
 
-def _fill(run: Run, entry: StepEntry, step: Document, events: Sequence[Event], *, running: bool) -> None:
-    if entry.kind in ("event", "gap", "resumed"):
-        step["text"] = entry.title
-    if entry.gap_lines > 1:
-        step["notes"] = [f"{entry.gap_lines:,} lines"]
-    if bad := next((each for each in events if isinstance(each, Gap)), None):
-        step["notes"] = [f"A part of this step can't be read: line {bad.line}: {bad.reason}"]
-    for event in events:
-        if not isinstance(event, Gap):
-            _take(run, entry, step, event)
-    if entry.kind == "block":
-        _complete_block(entry, step, running=running)
-    elif entry.live is not None:
-        step["text"], step["text_bytes"] = shortened(str(entry.live), TEXT_CHARS)
-
-
-def whole_output(entry: StepEntry, events: Sequence[Event]) -> str:
-    """Return the whole output of a block, or the whole text of another step."""
-    for event in reversed(events):
-        match event:
-            case BlockFinished() if event.result is not None:
-                return _written(event.result)
-            case MessageLogged() if entry.kind == "block":
-                result = event.message.get("result")
-                if isinstance(result, dict):
-                    return str(result.get("output", ""))
-            case _ if entry.live is not None or entry.kind == "block":
-                pass  # what is known of it is in `live`
-            case MessageLogged() if isinstance(event.message.get("content"), str):
-                return str(event.message["content"])
-            case RunStarted() | TurnStarted():
-                return task_text(event.task or ())
-            case ModelCallFinished() if event.result is not None and isinstance(event.result.get("content"), str):
-                return str(event.result["content"])
-    return str(entry.live or "")
-
-
-def _take(run: Run, entry: StepEntry, step: Document, event: RunEvent | UnknownEvent) -> None:
-    match event:
-        case ModelCallFinished():
-            _take_answer(step, event)
-        case MessageLogged():
-            _take_message(step, event.message)
-        case BlockStarted():
-            _take_code(step, [(each.code, each.language) for each in event.blocks])
-        case BlockFinished():
-            _take_result(run, entry, step, event)
-        case HostCallStarted() | HostCallFinished():
-            _take_call(step, event)
-        case RunStarted() | TurnStarted():
-            step["text"], step["text_bytes"] = shortened(task_text(event.task or ()), TEXT_CHARS)
-        case RunResumed():
-            step["notes"] = [f"Process {event.process.pid} on {bounded(event.process.host, 200)}"]
-        case RunFinished():
-            step["outcome"] = event.outcome
-            step["stop_reason"] = bounded(event.stop_reason) if event.stop_reason is not None else None
-            step["error"] = _error(event.error)
-            step["duration_s"] = seconds(event.duration_s)
-        case TurnFinished():
-            step["error"] = _error(event.error)
-        case ValueLogged():
-            step["text"] = f"{entry.title.rstrip('.')}: {json_text(event.value)}"
-        case UnknownEvent():
-            step["text"] = json_text(event.data)
-
-
-def _take_answer(step: Document, event: ModelCallFinished) -> None:
-    result = event.result or {}
-    if event.error is not None:
-        step["error"] = _error(event.error)
-    if isinstance(thought := result.get("thought"), str) and thought.strip():
-        step["thought"], _ = shortened(thought, TEXT_CHARS)
-    if step["kind"] in ("model_call", "decision"):
-        content = result.get("content")
-        text = content if isinstance(content, str) else json_text(content) if content is not None else ""
-        step["text"], step["text_bytes"] = shortened(text, TEXT_CHARS)
-        if step["kind"] == "decision":
-            _take_decision(step, text)
-
-
-def _take_decision(step: Document, text: str) -> None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(found, dict) and isinstance(found.get("reason"), str):
-        step["text"], step["text_bytes"] = shortened(found["reason"], TEXT_CHARS)
-        step["retry"] = found.get("retry") is True
-
-
-# Messages
-
-
-def _take_message(step: Document, message: Mapping[str, Any]) -> None:
-    content, metadata = message.get("content"), message.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    kind = message.get("type")
-    if kind == "ThoughtEvent":
-        step["thought"], _ = shortened(str(content), TEXT_CHARS)
-    elif kind == "CodeExecutionEvent":
-        _take_unrun(step, message, metadata)
-    elif kind == "ToolCallExecutionEvent":
-        step["calls"] = [*step.get("calls", []), *map(_call_of_model, content if isinstance(content, list) else ())]
-    elif kind == "ToolCallRequestEvent":
-        step["text"] = ""
-    elif kind == "CodeGenerationEvent" and "retry" in metadata:
-        step["retry"] = metadata["retry"] == "true"
-        step.setdefault("text", visible(str(content)[:TEXT_CHARS]))
-    else:
-        _take_words(step, message, metadata)
-
-
-def _take_words(step: Document, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    text = _words(message.get("content"))
-    blocks = [each for each in message.get("code_blocks") or () if isinstance(each, dict)]
-    notes = [str(metadata[name]) for name in ("sent_back", "stopped", "misfit") if metadata.get(name)]
-    if metadata.get("not_run"):
-        notes.append(_not_run(str(metadata["not_run"])))
-    if "cut_off" in metadata:
-        notes.insert(0, "The model's answer was cut off, so none of its code was run.")
-    elif blocks and "sent_back" not in metadata:
-        text = words_beside_code(text, [str(each.get("code")) for each in blocks])
-    if step["kind"] == "block":
-        _take_code(step, [(str(each.get("code")), str(each.get("language"))) for each in blocks])
-    step["text"], step["text_bytes"] = shortened(text, TEXT_CHARS)
-    step["notes"] = [bounded(note) for note in notes]
-    if step["kind"] == "handoff":
-        step["target"] = bounded(str(message.get("target")), 200)
-
-
-def _not_run(found: str) -> str:
-    names = {str(each["language"] or each["reason"]) for each in json.loads(found)}
-    return f"There is {' and '.join(sorted(names))} code in it that was not run."
-
-
-def _words(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(each if isinstance(each, str) else "[image]" for each in content)
-    return content if isinstance(content, str) else json_text(content)
-
-
-def _take_unrun(step: Document, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    result = message.get("result")
-    result = result if isinstance(result, dict) else {}
-    step["outcome"] = bounded(str(metadata.get("outcome", "denied")), 40)
-    step["exit_code"] = result.get("exit_code") if isinstance(result.get("exit_code"), int) else None
-    step["output"], step["output_bytes"] = output_text(str(result.get("output", "")), OUTPUT_CHARS)
-
-
-# Code and results
-
-
-def _take_code(step: Document, blocks: Sequence[tuple[str, str]]) -> None:
-    code = "\n\n".join(code for code, _ in blocks).rstrip("\n")
-    step["language"] = bounded(blocks[0][1], 40) if blocks else ""
-    step["code"], step["code_bytes"] = shortened(code, CODE_CHARS)
-
-
-def _take_result(run: Run, entry: StepEntry, step: Document, event: BlockFinished) -> None:
-    result = event.result
-    step["error"] = _error(event.error)
-    if result is None:
-        step["outcome"] = "error"
-        return
-    if result.error is not None:
-        step["error"] = _error(result.error)
-    displays = _without_copies(result.displays)
-    step["output"], step["output_bytes"] = output_text(_beside_figures(_written(result), result.displays), OUTPUT_CHARS)
-    step["outcome"], step["exit_code"] = result.outcome, result.exit_code
-    step["truncated"] = count(result.truncated)
-    step["value"] = bounded(result.value_repr) if result.value_repr is not None else None
-    step["displays"] = [_display(run, each) for each in displays[:MAX_PARTS]]
-    step["calls"] = [_call(each) for each in result.tool_calls[:MAX_PARTS]]
-    step["connections"] = [
-        {
-            "host": bounded(each.host, 300) if each.host is not None else None,
-            "port": each.port,
-            "allowed": each.allowed,
-            "sent": count(each.sent),
-            "received": count(each.received),
-            "reason": bounded(each.reason) if each.reason is not None else None,
-        }
-        for each in result.connections[:MAX_PARTS]
-    ]
-    step["files"] = changed_files(run, result, entry.known_files)
-    step["state"] = result.state
-    step["notes"] = [*step.get("notes", []), *(bounded(note) for note in result.notes[:MAX_PARTS])]
-    step["notes"] += _left_out(result)
-
-
-def _written(result: ResultRecord) -> str:
-    """Return what the code has written, without the line about a timeout or the end of memory."""
-    return result.output.removesuffix(last_line(result.outcome, result.state))
-
-
-def _without_copies(displays: Sequence[DisplayRecord]) -> list[DisplayRecord]:
-    """Return what was shown, each figure once: one that is the value of a block is shown with all that are open as well."""
-    found: dict[object, DisplayRecord] = {}
-    for each in displays:
-        images = tuple(file.sha256 for file in each.files.values())
-        found.setdefault(images if any(images) else id(each), each)
-    return list(found.values())
-
-
-def _beside_figures(output: str, displays: Sequence[DisplayRecord]) -> str:
-    """Return the output without the lines that stand for figures."""
-    for each in displays[:MAX_PARTS]:
-        if each.files and each.output_line:
-            output = output.replace(f"{each.output_line}\n", "", 1)
-    return output
-
-
-def _left_out(result: ResultRecord) -> list[str]:
-    parts = {
-        "displays": len(_without_copies(result.displays)) - MAX_PARTS,
-        "calls": len(result.tool_calls) - MAX_PARTS,
-        "connections": len(result.connections) - MAX_PARTS,
-        "files": len(result.artifacts) - MAX_FILES,
+def summary(view: RunView, step: Step) -> Document:
+    """Return the short form of a step."""
+    return {
+        "number": step.number,
+        "kind": step.kind,
+        "agent": visible(step.agent) if step.agent is not None else None,
+        "title": step.title,
+        "outcome": _outcome(view, step),
+        "state": step.state,
+        "running": view.is_running(step),
     }
-    return [f"{number:,} more {name} are not shown." for name, number in parts.items() if number > 0]
 
 
-def _complete_block(entry: StepEntry, step: Document, *, running: bool) -> None:
-    if entry.live is not None:
-        step["output"], step["output_bytes"] = output_text(str(entry.live), OUTPUT_CHARS)
-    if entry.is_open:
-        step["outcome"] = "running" if running else "interrupted"
+def document(view: RunView, step: Step, *, highlighted: bool = True, whole: bool = False) -> Document:
+    """Return the document of a step.
+
+    Args:
+        highlighted: Whether code has its parts, to be coloured.
+        whole: Whether text and output are not shortened.
+    """
+    content = view.content(step)
+    found = {
+        **summary(view, step),
+        "time": step.time,
+        "duration_s": round(step.took_s, 6),
+        "usage": None,
+        **{name: _shown(content[name]) for name in _AS_THEY_ARE if name in content},
+    }
+    del found["title"]
+    texts = {name: content[name] for name in _LIMITS if name in content}
+    if "output" in texts:
+        texts["output"] = terminal_text(texts["output"])
+    for name, text in texts.items():
+        found[name], found[f"{name}_bytes"] = shortened(text, len(text) if whole else _LIMITS[name])
+    if content.get("code"):
+        found |= _code(content["code"], highlighted=highlighted)
+    if "files" in content:
+        found["displays"] = [_display(view, each) for each in content["displays"]]
+        found["files"] = [_file(view, each) for each in content["files"]]
+    return found
 
 
-def _display(run: Run, display: DisplayRecord) -> Document:
+def _outcome(view: RunView, step: Step) -> str | None:
+    if step.kind == "block" and step.is_open:
+        return "running" if view.is_running(step) else "interrupted"
+    return visible(step.outcome) if step.outcome is not None else None
+
+
+def _shown(value: Any, limit: int | None = None) -> Any:
+    """Return a JSON value with its text shortened, and without what hides or reorders it."""
+    match value:
+        case str():
+            return bounded(value) if limit is None else bounded(value, limit)
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {bounded(name, 200): _shown(each) for name, each in value.items()}
+        case list():
+            return [_shown(each) for each in value]
+    return value
+
+
+def _code(blocks: list[Content], *, highlighted: bool) -> Document:
+    text, size = shortened("\n\n".join(each["code"] for each in blocks).rstrip("\n"), TEXT_CHARS)
+    language = bounded(blocks[0]["language"], 40)
+    spans = pieces(text, language) if highlighted else []
+    coloured = [[kind, part] for kind, part in spans] if any(kind for kind, _ in spans) else None
+    return {"code": text, "code_bytes": size, "language": language, "spans": coloured}
+
+
+def _display(view: RunView, display: Content) -> Document:
     data: dict[str, Any] = {}
-    for kind, form in list(display.data.items())[:20]:
+    for kind, form in display["data"].items():
         text = form if isinstance(form, str) else json.dumps(form, default=str)
         if len(text) <= DISPLAY_CHARS:
             data[bounded(kind, 100)] = text
         else:
             data.setdefault("text/plain", f"[{visible(kind[:100])} with {len(text):,} characters is not shown]")
-    for kind, file in list(display.files.items())[:20]:
-        data[bounded(kind, 100)] = {"file": reference(file, kind)}
-        if is_json(kind) and file.size <= DISPLAY_CHARS:
+    for kind, file in display["files"].items():
+        data[bounded(kind, 100)] = {"file": _shown({**file, "media_type": kind})}
+        if is_json(kind) and file["size"] <= DISPLAY_CHARS:
             with suppress(RunFileError):
-                data[bounded(kind, 100)] = run.read_file(file).decode("utf-8", "replace")
-    return {"name": bounded(display.name, 300), "data": data}
+                data[bounded(kind, 100)] = view.run.read_file(StoredFile(**file)).decode("utf-8", "replace")
+    return {"name": bounded(display["name"], 300), "data": data}
 
 
-# Calls
-
-
-def _call(record: CallRecord) -> Document:
+def _file(view: RunView, file: Content) -> Document:
+    stored = file["file"]
     return {
-        "name": bounded(record.name, 200),
-        "arguments": {bounded(name, 200): json_text(value) for name, value in list(record.arguments.items())[:50]},
-        "outcome": record.outcome,
-        "result": json_text(_plain(record.result)) if record.outcome == "ok" else None,
-        "error": _error(record.error),
-        "duration_s": seconds(record.duration_s),
-        "approval": "refused" if record.outcome == "refused" else None,
-        "images": [reference(each.file, each.media_type) for each in record.images[:20]],
+        "name": bounded(file["name"], 1_000),
+        "download": download_name(file["name"]),
+        "change": "added" if file["is_new"] else "changed",
+        "size": file["size"],
+        "diff": difference(view.run, file),
+        "file": _shown({**stored, "media_type": file["media_type"]}) if stored is not None else None,
+        "note": _shown(file["note"]),
     }
-
-
-def _plain(result: Any) -> Any:
-    """Return the text of a result of AutoGen's workbenches; other results as they are."""
-    if isinstance(result, dict) and result.get("type") == "ToolResult" and isinstance(result.get("result"), list):
-        parts = [each.get("content") if isinstance(each, dict) else None for each in result["result"]]
-        texts = [part for part in parts if isinstance(part, str)]
-        if len(texts) == len(parts):
-            return "\n".join(texts)
-    return result
-
-
-def _take_call(step: Document, event: HostCallStarted | HostCallFinished) -> None:
-    calls = step.setdefault("calls", [])
-    if isinstance(event, HostCallStarted):
-        if len(calls) < MAX_PARTS:
-            started = CallRecord(name=event.name, arguments=event.arguments, outcome="cancelled")
-            calls.append({**_call(started), "outcome": "running"})
-        return
-    call = _call(event.record)
-    places = [at for at, each in enumerate(calls) if each["outcome"] == "running" and each["name"] == call["name"]]
-    if places:
-        calls[places[0]] = call
-    elif len(calls) < MAX_PARTS:
-        calls.append(call)
-
-
-def _call_of_model(result: Any) -> Document:
-    result = result if isinstance(result, dict) else {}
-    failed = result.get("is_error") is True
-    content = bounded(str(result.get("content")))
-    return {
-        "name": bounded(str(result.get("name")), 200),
-        "arguments": {},
-        "outcome": "error" if failed else "ok",
-        "result": None if failed else content,
-        "error": content if failed else None,
-        "duration_s": 0.0,
-        "approval": None,
-        "images": [],
-    }
-
-
-def _error(error: ErrorInfo | None) -> str | None:
-    return bounded(f"{error.type}: {error.message}") if error is not None else None

@@ -51,7 +51,7 @@ def write_html(run: Run, file: TextIO) -> None:
         RunError: The log can't be read.
     """
     steps = RunSteps(run.folder.path)
-    steps.read_all()
+    steps.view.read_all()
     _Page(steps, file).write()
 
 
@@ -95,7 +95,7 @@ class _Page:
         if size > MAX_FILE or self._file_bytes + size > MAX_FILES:
             return
         try:
-            content = self._steps.run.read_file(StoredFile(sha256=sha256, size=size))
+            content = self._steps.view.run.read_file(StoredFile(sha256=sha256, size=size))
         except (RunError, ValueError):
             return
         self._file_bytes += size

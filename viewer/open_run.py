@@ -43,7 +43,7 @@ class OpenRun:
         async with self._lock:
             if self._steps is None:
                 self._steps = await self._opened()
-                await asyncio.to_thread(self._steps.read, _FIRST_BYTES)
+                await asyncio.to_thread(self._steps.view.read, _FIRST_BYTES)
             return await asyncio.to_thread(function, self._steps)
 
     async def _opened(self) -> RunSteps:
@@ -100,13 +100,13 @@ class OpenRun:
 
 def _read_on(steps: RunSteps) -> bool:
     """Read a part of the log; return whether that was all of it."""
-    steps.read()
-    return steps.indexed
+    steps.view.read()
+    return steps.view.indexed
 
 
 def _changed(steps: RunSteps, since: int) -> tuple[int, list[Any]]:
     """Read on; return summaries of the steps that have changed, the oldest changes first, and the last revision among them."""
-    steps.read()
+    steps.view.read()
     changed = steps.changed_since(since)[:_MAX_AT_ONCE]
     revision = changed[-1][0] if changed else since
     return revision, [summary for _, number in changed for summary in steps.summaries(number, number)]

@@ -27,7 +27,7 @@ def read_in_every_way(folder: Path, out: Path) -> None:
 
     def view() -> None:
         steps = RunSteps(folder)
-        steps.read_all()
+        steps.view.read_all()
         steps.header()
         for number in (*range(1, min(len(steps), 20)), len(steps)):
             steps.steps(number, number)

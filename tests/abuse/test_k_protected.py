@@ -5,7 +5,7 @@ import hashlib
 from autogen_codeact.runs import export_files, load_run
 from autogen_codeact.runs.events import BlockFinished
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
-from autogen_codeact.viewer.text import download_name
+from autogen_codeact.runs.text import download_name
 from codeact_sandbox.types.protected_names import protected_name
 
 from ..runs.logs import lines, started, write_log

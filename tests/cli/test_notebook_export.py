@@ -65,7 +65,7 @@ def test_export_of_a_damaged_run_is_a_valid_notebook(tmp_path):
     title, *cells = [cell.source for cell in notebook.cells]
     assert title.startswith("# coder, 2")
     assert cells == [
-        "**user**\n\nWhat is 6*7?",
+        *["**user**\n\nWhat is 6*7?"] * 2,  # the task, and a message of the user
         "*A part of the log can't be read: the line is damaged: it is not JSON.*",
         "**coder**\n\nI compute it.\nThen I answer.",
         "print(6 * 7)",

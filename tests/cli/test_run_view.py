@@ -74,7 +74,7 @@ def test_stop_on_the_page_ends_the_run_as_ctrl_c_does(bubblewrap, tmp_path):
         process.communicate(timeout=WAIT_S)
     assert process.returncode == 128 + signal.SIGINT
     log = RunSteps(tmp_path / "run")
-    log.read_all()
+    log.view.read_all()
     assert log.header()["outcome"] == "cancelled"
 
 

@@ -127,7 +127,8 @@ def test_a_log_that_is_damaged_or_has_ended_early_is_exported_as_far_as_it_goes(
     trajectory = exported(write_log(tmp_path / "damaged", damaged))
     assert shown(trajectory) == [("agent", "", ["print(6 * 7)\n"], [])]
     assert trajectory["notes"] == "Parts of the log that can not be read: 1."
-    assert shown(exported(write_log(tmp_path / "begun", lines([started()])))) == [
+    begun = started().model_copy(update={"task": None})
+    assert shown(exported(write_log(tmp_path / "begun", lines([begun])))) == [
         ("system", "Nothing has happened in this run.", [], [])
     ]
 
@@ -135,5 +136,6 @@ def test_a_log_that_is_damaged_or_has_ended_early_is_exported_as_far_as_it_goes(
 def test_a_reset_of_a_conversation_is_told(tmp_path):
     changed = [started(), ConversationReset()]
     assert [text for _, text, *_ in shown(exported(write_log(tmp_path / "run", lines(changed))))] == [
+        "What is 6*7?",
         "The user has started the conversation again.",
     ]

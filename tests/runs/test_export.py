@@ -7,8 +7,8 @@ import pytest
 
 from autogen_codeact.runs import export_json, export_notebook, load_run
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, MessageLogged
-from autogen_codeact.runs.notebook import words_beside_code
 from autogen_codeact.runs.results import DisplayRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.text import words_beside_code
 from codeact_sandbox.types.result import ErrorInfo
 from tests.runs.logs import lines, started, write_log
 
@@ -16,10 +16,10 @@ CODE = [CodeText(code="1", language="python"), CodeText(code="puts 1", language=
 
 
 def cells_of(tmp_path, *events):
-    """Return the cells of the notebook for a run, after the one with the title."""
+    """Return the cells of the notebook for a run, after those with the title and the task."""
     run = load_run(write_log(tmp_path / "run", lines([started(), *events])))
     export_notebook(run, file := io.StringIO())
-    return json.loads(file.getvalue())["cells"][1:]
+    return json.loads(file.getvalue())["cells"][2:]
 
 
 def block(number=1, **result):
@@ -64,7 +64,11 @@ def test_a_display_whose_file_is_missing_is_named_in_the_output(tmp_path):
             "it is gone",
         ),
         (
-            [BlockFinished(agent="a", number=1, result=ResultRecord(kind="plain", exit_code=3, output="no"))],
+            [
+                BlockFinished(
+                    agent="a", number=1, result=ResultRecord(kind="plain", exit_code=3, output="no", outcome="error")
+                )
+            ],
             "error",
             "exit code 3",
         ),

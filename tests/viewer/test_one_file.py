@@ -71,7 +71,7 @@ def page_of(folder):
 def test_the_page_has_the_documents_of_the_run(tmp_path):
     folder = write_log(tmp_path / "run", lines(whole_run()))
     steps = RunSteps(folder)
-    steps.read_all()
+    steps.view.read_all()
     page = page_of(folder)
     assert page.title == "coder: What is 6*7?"
     assert page.parts("steps") == steps.steps(1, len(steps))
