@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -25,8 +26,9 @@ from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.limits import parse_names, parse_size
 
 FileType = Literal["file", "folder", "link", "other"]
-MAX_LISTED = 100_000
-MAX_ANSWER_BYTES = 64 * 1024**2
+MAX_LISTED = 20_000
+MAX_ANSWER_BYTES = 16 * 1024**2
+MAX_ANSWER_PARTS = 8 * MAX_LISTED  # lists, and values of them
 MAX_FAILURE_BYTES = 64 * 1024
 MAX_ENTRIES = 200_000
 MAX_BYTES = 16 * 1024**3
@@ -77,7 +79,7 @@ async def ls(sandbox: HasCommands, path: str = ".") -> list[FileInfo]:
         path: The folder. Default: the workspace.
 
     Raises:
-        SandboxFileError: It is not there or no folder, or there are more than 100,000 entries.
+        SandboxFileError: It is not there or no folder, or there are more than 20,000 entries.
     """
     return [_info(each) for each in await _search(sandbox, "ls", path, most=MAX_LISTED)]
 
@@ -102,7 +104,7 @@ async def glob(sandbox: HasCommands, pattern: str, path: str = ".") -> list[str]
         path: The folder. Default: the workspace.
 
     Raises:
-        SandboxFileError: It is not there, or more than 100,000 paths match.
+        SandboxFileError: It is not there, or more than 20,000 paths match.
     """
     return [str(each) for each in await _search(sandbox, "glob", path, pattern=pattern, most=MAX_LISTED)]
 
@@ -226,6 +228,8 @@ async def get_folder(sandbox: HasCommands, path: str, target: Path) -> Path:
         target, max_files=MAX_ENTRIES, max_file_bytes=MAX_BYTES, max_total_bytes=MAX_BYTES, counted=False
     )
     await in_thread(folder.prepare)
+    # What a process of the sandbox sends need not be what it has.
+    folder.limit_written((await in_thread(shutil.disk_usage, target)).free // 2)
     receiver = TarReceiver(folder, MAX_ENTRIES)
     take = partial(in_thread, receiver.feed)
     try:
@@ -352,9 +356,19 @@ async def _answer(
 
     await _operate(sandbox, op, path, content=content, take=take, timeout=timeout, **arguments)
     try:
-        return await in_thread(json.loads, bytes(answer))
+        return await in_thread(_parsed, answer)
     except (ValueError, RecursionError) as error:
         raise SandboxFileError(errno.EIO, "the sandbox sent an unreadable answer", path) from error
+
+
+def _parsed(answer: bytearray) -> Any:
+    """Parse an answer, unless it has so many parts that it would be much larger in memory."""
+    unescaped = answer.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if unescaped.count(b'"') <= MAX_ANSWER_PARTS:
+        structure = b"".join(unescaped.split(b'"')[::2])
+        if sum(map(structure.count, (b"[", b"{", b","))) <= MAX_ANSWER_PARTS:
+            return json.loads(answer)
+    raise ValueError("an answer with too many parts")
 
 
 async def _operate(

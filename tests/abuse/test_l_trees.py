@@ -2,16 +2,19 @@
 
 import errno
 import io
+import json
 import os
+import shutil
 import tarfile
 import time
 from pathlib import Path
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox, SandboxFileError
+from codeact_sandbox import AsyncSandbox, SandboxFileError, trees
 from codeact_sandbox.files.tar_receiver import TarReceiver
 from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.types.errors import SandboxStartError
 from tests.cases import case
 
 from .faces import EACH, sandbox
@@ -38,7 +41,7 @@ async def test_a_tree_of_100000_files_is_searched_and_a_part_copied(
         assert len(await box.ls("tree/5")) == 10
         assert len(await box.glob("tree/7/?/1*.txt")) == 10 * 111
         assert len(await box.grep("x", "tree/5", max_matches=50)) == 50
-        with pytest.raises(SandboxFileError, match=r"more than 100,000 entries.*narrower pattern"):
+        with pytest.raises(SandboxFileError, match=r"more than 20,000 entries.*narrower pattern"):
             await box.glob("**")
         if face == "async":  # once is enough: the host takes seconds to store them
             await box.get("tree/3", tmp_path / "tree")
@@ -115,3 +118,57 @@ def test_a_hostile_tar_file_writes_nothing_outside_its_folder(tmp_path: Path) ->
             found = sorted(path.relative_to(top).as_posix() for path in top.rglob("*"))
             assert found == (stored or [])
     assert not (tmp_path / "out").exists()
+
+
+# Attack M9: what a folder with holes takes on the host's disk.
+async def test_zeros_of_a_folder_take_no_space_and_others_at_most_half_of_the_free_space(
+    bubblewrap: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncSandbox("bubblewrap", timeout=60) as box:
+        await box.run(
+            "import os; os.mkdir('sparse'); f = open('sparse/a', 'wb'); f.write(b'x' * 9000); f.truncate(300_000_001)"
+        )
+        await box.get("sparse", tmp_path / "got")
+        found = (tmp_path / "got/a").stat()
+        assert (found.st_size, found.st_blocks * 512 < 1_000_000) == (300_000_001, True)
+        assert (tmp_path / "got/a").read_bytes()[:9001] == b"x" * 9000 + b"\0"
+        free = shutil.disk_usage(tmp_path)._replace(free=16_000)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+        with pytest.raises(SandboxFileError, match="more than half of the free space"):
+            await box.get("sparse", tmp_path / "small")
+
+
+# Attack M9: what an answer takes in memory.
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[" + b"[]," * 200_000 + b"[]]",
+        b'["' + b'","' * 200_000 + b'"]',
+        b"[" + b"{}," * 200_000 + b"1]",
+        b"[" * 200_000,
+    ],
+)
+def test_an_answer_with_many_small_parts_is_not_parsed(answer: bytes) -> None:
+    with pytest.raises(ValueError, match="too many parts"):
+        trees._parsed(bytearray(answer))
+
+
+def test_an_answer_is_parsed_whatever_its_texts_are() -> None:
+    found = {"found": [["a", 1, '[{,"\\' * 100]] * 1000, "cut": False}
+    assert trees._parsed(bytearray(json.dumps(found).encode())) == found
+
+
+# Attack M9: a snapshot that a stranger has made.
+@pytest.mark.parametrize("name", ["link/x", "link/deep/x", "inner/up/x"])
+async def test_a_snapshot_writes_nothing_through_a_link(bubblewrap: None, tmp_path: Path, name: str) -> None:
+    with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as archive:
+        for link, target in (("link", "/tmp"), ("inner/up", "../../tmp")):
+            header = tarfile.TarInfo(link)
+            header.type, header.linkname = tarfile.SYMTYPE, target
+            archive.addfile(header)
+        header = tarfile.TarInfo(name)
+        header.size = 1
+        archive.addfile(header, io.BytesIO(b"x"))
+    with pytest.raises(SandboxStartError, match="a link is where a folder should be"):
+        async with AsyncSandbox("bubblewrap", snapshot=tmp_path / "bad.tar.gz"):
+            pass

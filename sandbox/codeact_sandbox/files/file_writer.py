@@ -25,6 +25,7 @@ from codeact_sandbox.types.errors import SandboxDied
 from codeact_sandbox.types.filenames import PART_PREFIX, printable
 from codeact_sandbox.types.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
 
+HOLE_BYTES = 4096
 MAX_HASHED_BYTES = 64 * 1024**2  # larger files have no digest
 
 
@@ -38,6 +39,7 @@ class Quota:
     entries: int = 0
     files: int = 0
     bytes: int = 0  # their size
+    room: int | None = None  # bytes that may still be written to the disk; None for no limit
     complete: bool = True  # whether all entries were counted; if not, the limits are exceeded
 
     def check_entry(self, old: os.stat_result | None, new_folders: int = 0) -> None:
@@ -123,12 +125,22 @@ class FileWriter:
         with self._used():
             for chunk in chunks:
                 self._quota.check_size(self._old, self._written + len(chunk))
-                rest = memoryview(chunk)
-                while rest:
-                    rest = rest[os.write(self._descriptor, rest) :]
+                self._put(chunk)
                 self._written += len(chunk)
                 if self._written <= MAX_HASHED_BYTES:
                     self._digest.update(chunk)
+
+    def _put(self, chunk: bytes) -> None:
+        if len(chunk) >= HOLE_BYTES and chunk.count(0) == len(chunk):
+            os.lseek(self._descriptor, len(chunk), os.SEEK_CUR)
+            return
+        if self._quota.room is not None:
+            self._quota.room -= len(chunk)
+            if self._quota.room < 0:
+                raise file_error(errno.EDQUOT, "", "it would take more than half of the free space of the disk.")
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
 
     def commit(self) -> tuple[os.stat_result | None, bytes | None]:
         """Rename it; returns its status (None if it has been replaced already) and the digest of its content."""
@@ -136,6 +148,7 @@ class FileWriter:
             old = self._old = _status(self._leaf, self._parent)
             self._quota.check_entry(old)
             self._quota.check_size(old, self._written)
+            os.ftruncate(self._descriptor, self._written)  # its end may be a hole
             os.fchmod(self._descriptor, plain_mode(self._mode))
             inode = os.fstat(self._descriptor).st_ino
             # Network file systems report a full disk only here.

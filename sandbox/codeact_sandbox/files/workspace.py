@@ -128,6 +128,10 @@ class Workspace:
         with self._used():
             self._folder.prepare()
 
+    def limit_written(self, count: int) -> None:
+        """Bound what is written to the disk, in bytes; zeros take no space."""
+        self._quota.room = count
+
     def close(self) -> None:
         """Stop storing files: wait for a write in progress, and remove half-written files."""
         with self._lock:

@@ -26,7 +26,14 @@ _HOOKS = """
 _SHELLS = """
     .envrc .direnv .autoenv .autoenv.zsh .mise.toml mise.toml .mise .ssh .gitconfig
     .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc
+    .xinitrc .xsession .xprofile .mailcap .tmux.conf .screenrc .psqlrc .sqliterc .my.cnf .netrc .curlrc .wgetrc
     .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login
+"""
+# Read by interpreters, package managers and tools of development when they start in the folder.
+_TOOLS = """
+    .rprofile .renviron .irbrc .pryrc .rspec .rubocop.yml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .bunfig.toml bunfig.toml
+    .ghci .ocamlinit .octaverc .iex.exs .sbclrc .guile .perltidyrc .latexmkrc latexmkrc .pythonrc .pylintrc .cargo .bundle
+    .mocharc.js .mocharc.cjs .eslintrc.js .eslintrc.cjs .prettierrc.js .prettierrc.cjs .babelrc.js .luacheckrc .nanorc .bazelrc
 """
 # Read when the folder or a file in it is opened.
 _EDITORS_AND_DEBUGGERS = """
@@ -38,7 +45,9 @@ _CODING_AGENTS = """
     .agents .claude .cursor .mcp.json .codex .gemini .windsurf .continue .roo .kiro .aider.conf.yml
     .opencode opencode.json opencode.jsonc .qwen .crush.json crush.json
 """
-PROTECTED = frozenset(" ".join((_VERSION_CONTROL, _HOOKS, _SHELLS, _EDITORS_AND_DEBUGGERS, _CODING_AGENTS)).split())
+PROTECTED = frozenset(
+    " ".join((_VERSION_CONTROL, _HOOKS, _SHELLS, _TOOLS, _EDITORS_AND_DEBUGGERS, _CODING_AGENTS)).split()
+)
 GIT = ".git"
 # Windows' file systems give long names such short names.
 _SHORT_NAME = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)

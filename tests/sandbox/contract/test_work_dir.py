@@ -56,12 +56,15 @@ async def test_writes_of_the_host_are_on_both_sides_when_the_call_returns(backen
 
 
 async def test_a_file_that_work_dir_does_not_take_is_named_by_the_call(bubblewrap, tmp_path):
+    """As programs of the host act on it, such as interpreters and package managers."""
     async with AsyncSandbox("bubblewrap", work_dir=tmp_path) as box:
         assert "`.git` is not written back" in await box.write(".git/config", "x")
         assert "`.git` is not written back" in (await box.run("")).notes[0]
         assert "`.git` is not written back" in await box.write(".git/config", "y")
+        for name in (".Rprofile", ".irbrc", ".npmrc", "sub/.Renviron", "bunfig.toml", ".pylintrc"):
+            assert "programs on the host act on it" in await box.write(name, "x")
         assert await box.write("a.txt", "x") is None
-        assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+        assert [each.name for each in tmp_path.rglob("*")] == ["a.txt"]
 
 
 @EACH_ONCE

@@ -21,7 +21,7 @@ CHUNK = 256 * 1024
 PART_PREFIX = ".codeact-part-"
 MAX_EDITED = 64 * 1024 * 1024
 # In characters; a list of more is cut.
-MAX_ANSWER = 16 * 1024 * 1024
+MAX_ANSWER = 2 * 1024 * 1024
 MAX_LINE_SHOWN = 2000
 MAX_LINE = 1024 * 1024
 BLOCK = 512
@@ -368,6 +368,7 @@ def _store(archive, header, top, folders_made, files):
     if ".." in parts or header.name.startswith("/"):
         raise ValueError("the tar file has a path that leaves its folder: %r" % header.name)
     path = os.path.join(top, *parts)
+    _refuse_links(top, parts if header.isdir() else parts[:-1])
     if header.isdir():
         os.makedirs(path, exist_ok=True)
         folders_made.append((path, header.mode & 0o777, header.mtime))
@@ -388,6 +389,13 @@ def _store(archive, header, top, folders_made, files):
         os.symlink(header.linkname, path)
     else:
         raise ValueError("the tar file has something else than files, folders and links: %r" % header.name)
+
+
+def _refuse_links(top, parts):
+    """Raise an error if a link leads away from a path below a folder."""
+    path = os.path.join(os.path.realpath(top), *parts)
+    if os.path.realpath(path) != path:
+        raise OSError(errno.ELOOP, "a link is where a folder should be", path)
 
 
 OPERATIONS = {
