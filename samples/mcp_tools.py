@@ -40,7 +40,7 @@ except PermissionError as error:
 async def main() -> None:
     model = model_for(RECORDING)
     # A tool that is not on the list is refused; the code gets the reason.
-    policy = AllowTools(["list_cities", "temperature"])
+    policy = AllowTools(["McpWorkbench.list_cities", "McpWorkbench.temperature"])
     async with DockerCommandLineCodeExecutor(mode="session") as executor:
         agent = CodeActAgent(
             "meteorologist", executor, model_client=model, tools=[McpWorkbench(SERVER)], approve_tool=policy

@@ -6,7 +6,6 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Self
 
 from autogen_core import Component, ComponentBase, ComponentModel
@@ -16,7 +15,7 @@ from pydantic_core import from_json
 
 from autogen_codeact.executors.tools.adapters import with_token
 from autogen_codeact.executors.tools.configs import load_tools
-from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
+from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest, matches
 from codeact_sandbox.tools.payloads import is_small, least_size, offload
 from codeact_sandbox.tools.question_text import shown_call
 from codeact_sandbox.tools.terminal import Question, ask
@@ -71,7 +70,8 @@ class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
     """Allows the tools on a list; another policy decides about the others.
 
     Args:
-        names: Names of tools, or patterns with `*` and `?`, such as `get_*`.
+        names: Names of tools, or patterns with `*` and `?`, such as `get_*`. Those of servers and workbenches have its
+            name in front: `crm.find_*`, `McpWorkbench.*`. `*` alone is all.
         otherwise: Decides about all other tools. Default: they are refused.
     """
 
@@ -85,7 +85,7 @@ class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
         self.otherwise = otherwise
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        if any(fnmatchcase(request.name, pattern) for pattern in self.names):
+        if any(matches(request.name, pattern) for pattern in self.names):
             return ToolApproval(True)
         if self.otherwise is not None:
             return await self.otherwise(request)

@@ -13,11 +13,13 @@ from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from autogen_codeact.executors.tools.base_tool import AutoGenTool
 from codeact_sandbox.tools.json_schema import plain_schema
 from codeact_sandbox.tools.mcp_results import McpResult, mcp_tool
-from codeact_sandbox.tools.names import distinct
+from codeact_sandbox.tools.names import distinct, identifier
 from codeact_sandbox.tools.payloads import is_small, offload
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.tools.source import STOP_TIMEOUT_S, ToolSource
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer
+
+_STATIC = (StaticWorkbench, StaticStreamWorkbench)
 
 
 def source_of(workbench: Workbench) -> ToolSource:
@@ -33,6 +35,8 @@ class WorkbenchSource(ToolSource):
     def __init__(self, workbench: Workbench) -> None:
         super().__init__(type(workbench).__name__)
         self._workbench: Any = workbench
+        if type(workbench) not in _STATIC:
+            self.label = identifier(self.name)
 
     @property
     def is_running(self) -> bool:
@@ -47,7 +51,7 @@ class WorkbenchSource(ToolSource):
             await self._workbench.stop()
 
     async def list_tools(self) -> Sequence[HostToolProtocol]:
-        if type(self._workbench) in (StaticWorkbench, StaticStreamWorkbench):
+        if type(self._workbench) in _STATIC:
             return self._static_tools()
         schemas = await self._workbench.list_tools()
         # In a thread: a schema may be large.

@@ -135,11 +135,17 @@ class Toolset:
     async def _lists(self) -> list[tuple[str, Sequence[HostToolProtocol]]]:
         """Start the sources, all at the same time, and return the tools with the name of their group."""
 
-        async def of(each: HostToolProtocol | ToolSource) -> tuple[str, Sequence[HostToolProtocol]]:
-            return (each.group, await each.start()) if isinstance(each, ToolSource) else ("", [each])
+        async def of(each: HostToolProtocol | ToolSource, label: str) -> tuple[str, Sequence[Any]]:
+            if not isinstance(each, ToolSource):
+                return "", [each]
+            tools: Sequence[Any] = await each.start()
+            if label:
+                for tool in tools:
+                    tool.rule_name = f"{label}.{tool.name}"
+            return each.group, tools
 
         lists: list[tuple[str, Sequence[HostToolProtocol]]] = []
-        for each in await asyncio.gather(*map(of, self._ready), return_exceptions=True):
+        for each in await asyncio.gather(*map(of, self._ready, _labels(self._ready)), return_exceptions=True):
             if isinstance(each, BaseException):
                 raise each
             lists.append(each)
@@ -152,6 +158,19 @@ class Toolset:
         for end in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(end, BaseException):
                 raise end
+
+
+def _labels(ready: Sequence[HostToolProtocol | ToolSource]) -> list[str]:
+    """Return what rules call the sources: of two with the same name, the second has a number."""
+    labels: list[str] = []
+    for each in ready:
+        label = own = each.label if isinstance(each, ToolSource) else ""
+        number = 1
+        while label and label in labels:
+            number += 1
+            label = f"{own}_{number}"
+        labels.append(label)
+    return labels
 
 
 def grouped(lists: Sequence[tuple[str, Sequence[HostToolProtocol]]]) -> list[HostToolProtocol]:

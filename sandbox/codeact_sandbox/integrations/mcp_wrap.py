@@ -8,13 +8,13 @@ import os
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from codeact_sandbox import AsyncSandbox, McpServer, Result, ToolApproval, ToolApprovalRequest
+from codeact_sandbox.tools.approval import matches
 from codeact_sandbox.tools.question_text import shown_call
 from codeact_sandbox.tools.search import SearchTool
 from codeact_sandbox.types.filenames import printable
@@ -45,8 +45,8 @@ class Wrapped:
     """MCP servers whose tools code calls.
 
     Args:
-        allow: Patterns of tools that need no approval, such as `crm.find_*`: the client's user is asked about each call to
-            another one. None to ask about none.
+        allow: Patterns of tools that need no approval, such as `crm.find_*`, always with the server's name: the client's user is
+            asked about each call to another one. None to ask about none.
         log: File to which a line of JSON is added before and after each call. None for no file.
     """
 
@@ -79,7 +79,7 @@ class Wrapped:
         return await asyncio.to_thread(self._search.describe, query, limit)
 
     async def _approve(self, request: ToolApprovalRequest) -> ToolApproval:
-        if any(fnmatchcase(request.name, pattern) for pattern in self._allow or ()):
+        if any(matches(request.name, pattern) for pattern in self._allow or ()):
             return ToolApproval(True)
         try:
             call = await asyncio.to_thread(shown_call, request.name, request.arguments)

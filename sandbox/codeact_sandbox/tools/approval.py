@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 
@@ -12,8 +13,9 @@ class ToolApprovalRequest:
     """A call that waits for its approval; the tool gets a copy of the arguments, so changing these changes nothing.
 
     Args:
-        name: The tool.
-        arguments: Its arguments by name, as JSON gave them; not checked yet.
+        name: The tool, as `server.tool` if it is a server's, whatever the code calls it.
+        arguments: Its arguments by name, as JSON gave them; not checked yet. The content of files and of large arrays,
+            tables and images is given by its SHA-256 and size.
         signature: The tool's parameters and result as Python writes them.
         description: The tool's docstring.
         code: The block that calls it.
@@ -28,6 +30,17 @@ class ToolApprovalRequest:
     code: str
     language: str
     origin: object = None
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a pattern such as `crm.find_*` names a tool; `*` alone names all, and else never a server.
+
+    A server chooses the names of its tools, so a pattern without a server's name is only about the program's own tools.
+    """
+    server, _, tool = name.rpartition(".")
+    server_pattern, _, tool_pattern = pattern.rpartition(".")
+    is_same_server = bool(server) == bool(server_pattern) and fnmatchcase(server, server_pattern)
+    return pattern == "*" or (is_same_server and fnmatchcase(tool, tool_pattern))
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ class ToolBroker:
         self.tools: dict[str, HostToolProtocol] = {}
         self.limits = limits
         self.approve = approve
+        self.files = FileBudget(parse_size(limits.file_bytes))
         self.attachments = Attachments()  # recorders and observers of the sandbox
         self.without_approval: set[str] = set()
         self._at_start: frozenset[str] = frozenset()
@@ -173,7 +174,6 @@ class BlockCalls:
         self._ended = False
         self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
-        self._files = FileBudget(parse_size(broker.limits.file_bytes))
         self._sandbox = sandbox  # exchanges files for tools that take or return them
         self._work_dir = work_dir
 
@@ -295,11 +295,30 @@ class BlockCalls:
             raise NotAllowed(
                 "ToolRefused", "it can't be called in a branch, because a call can't be undone (branch_safe=)"
             )
-        approve = self._broker.approve
-        if approve is not None and tool.name not in self._broker.without_approval:
+        if self._sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
+            await self._approved_and_recorded(call, tool, request, {})
+            return await tool.run(request.copies[1])
+        files = CallFiles(self._sandbox, self._broker.files, self._work_dir)
+        try:
+            asks = self._asks(tool) is not None
+            # Before the question, so that what is approved is what the tool gets.
+            contents = await tool.fetch(request.copies[1], files) if asks else {}
+            await self._approved_and_recorded(call, tool, request, contents)
+            return await tool.run(request.copies[1], files)
+        finally:
+            await files.close()
+
+    def _asks(self, tool: HostToolProtocol) -> ApproveTool | None:
+        return None if tool.name in self._broker.without_approval else self._broker.approve
+
+    async def _approved_and_recorded(
+        self, call: _Call, tool: HostToolProtocol, request: Request, contents: Mapping[str, Any]
+    ) -> None:
+        if (approve := self._asks(tool)) is not None:
+            name, arguments = getattr(tool, "rule_name", tool.name), {**request.copies[2], **contents}
             waiting = ToolApprovalRequest(
-                tool.name,
-                request.copies[2],
+                name,
+                arguments,
                 tool.signature,
                 tool.description,
                 self._code.code,
@@ -309,16 +328,6 @@ class BlockCalls:
             await self._approve(approve, waiting)
         await self._record_intent(call, tool)
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
-        return await self._run(tool, request.copies[1])
-
-    async def _run(self, tool: HostToolProtocol, arguments: dict[str, Any]) -> ToolAnswer:
-        if self._sandbox is None or not isinstance(tool, HostTool) or not tool.exchanges_files:
-            return await tool.run(arguments)
-        files = CallFiles(self._sandbox, self._files, self._work_dir)
-        try:
-            return await tool.run(arguments, files)
-        finally:
-            await files.close()
 
     async def _approve(self, approve: ApproveTool, request: ToolApprovalRequest) -> None:
         try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import threading
 from collections.abc import Generator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.host.requests import CHUNK, Requests
@@ -22,18 +25,26 @@ SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
 
 @dataclass
 class FileBudget:
-    """How many bytes the running calls of a block may exchange as files."""
+    """How many bytes the running calls of a sandbox may hold as files, and as what the tools get of them."""
 
     limit: int
     used: int = 0  # bytes that are in use
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, count: int) -> None:
-        """Take some of it."""
-        if self.used + count > self.limit:
-            raise ValueError(
-                f"it is too large: the calls of a block may exchange {self.limit:,} bytes as files at a time"
-            )
-        self.used += count
+        """Take some of it; also from a thread."""
+        with self._lock:
+            if self.used + count <= self.limit:
+                self.used += count
+                return
+        raise ValueError(
+            f"it is too large: the running calls of a sandbox may hold {self.limit:,} bytes of files and values"
+        )
+
+    def give_back(self, count: int) -> None:
+        """Give some of it back."""
+        with self._lock:
+            self.used -= count
 
 
 class CallFiles:
@@ -44,19 +55,22 @@ class CallFiles:
         self._budget = budget
         self._work_dir = work_dir
         self._taken = 0
+        self._closed = False
         self._folder: TemporaryFolder | None = None
-        self._copies = 0
+        self._copies: dict[str, tuple[Path, dict[str, Any]]] = {}  # by path in the sandbox, with hash and size
 
     async def close(self) -> None:
         """Remove the copies on the host."""
-        self._budget.used -= self._taken
-        self._taken = 0
+        self._closed = True
+        self._give_back()
         folder, self._folder = self._folder, None
         if folder is not None:
             await asyncio.shield(asyncio.ensure_future(folder.remove()))
 
     async def read(self, path: str) -> bytes:
         """Return the content of a file of the sandbox."""
+        if path in self._copies:
+            return await in_thread(self._copies[path][0].read_bytes)
         pieces: list[bytes] = []
         async with aclosing(self._sandbox.read_file(_checked(path))) as reading:
             async for piece, size in reading:
@@ -64,31 +78,39 @@ class CallFiles:
                 pieces.append(piece)
         return await in_thread(b"".join, pieces)
 
+    async def fetch(self, path: str) -> dict[str, Any]:
+        """Copy a file of the sandbox as `copy_in` does, and return the hash and the size of its content."""
+        await self.copy_in(path)
+        return self._copies[path][1]
+
     async def copy_in(self, path: str) -> Path:
-        """Copy a file of the sandbox into a temporary folder of the host; the copy is removed with the call."""
+        """Copy a file of the sandbox, once, into a temporary folder of the host; the copy is removed with the call."""
+        if path in self._copies:
+            return self._copies[path][0]
         name = posixpath.basename(_checked(path))
         safe_name(name)
         if self._folder is None:
             self._folder = await in_thread(TemporaryFolder)
         # A folder of its own, because two arguments may have the same name.
-        self._copies += 1
-        target = self._folder.path / str(self._copies) / name
+        target = self._folder.path / str(len(self._copies)) / name
         await in_thread(target.parent.mkdir)
         await in_thread(target.touch)
         waiting: list[bytes] = []
+        content = sha256()
         async with aclosing(self._sandbox.read_file(path)) as reading:
             async for piece, size in reading:
                 self._take_piece(len(piece), size)
                 waiting.append(piece)
                 if len(waiting) == CHUNKS_PER_CALL:
-                    await in_thread(_append, target, waiting)
+                    await in_thread(_append, target, waiting, content)
                     waiting = []
-        await in_thread(_append, target, waiting)
+        await in_thread(_append, target, waiting, content)
+        self._copies[path] = target, {"sha256": content.hexdigest(), "bytes": target.stat().st_size}
         return target
 
     async def write(self, path: str, data: bytes) -> None:
         """Write a file of the sandbox."""
-        self._take(len(data))
+        self.take(len(data))
         pieces = (data[at : at + CHUNK] for at in range(0, len(data), CHUNK))
         await self._sandbox.write_file(path, 0o644, pieces, on_host=False)
 
@@ -98,7 +120,7 @@ class CallFiles:
         A file in `work_dir` gets the path that it has there, any other its own name.
         """
         name, size = await in_thread(self._describe, source)
-        self._take(size)
+        self.take(size)
         await self._sandbox.write_file(name, 0o644, in_threads(_chunks(source, size)), on_host=False)
         return f"{WORKSPACE}/{name}"
 
@@ -113,11 +135,18 @@ class CallFiles:
 
     def _take_piece(self, count: int, size: int) -> None:
         """Take a piece of a file; a file that can't fit is refused at its first piece, whatever else the sandbox says."""
-        self._take(size if size > self._budget.limit else count)
+        self.take(size if size > self._budget.limit else count)
 
-    def _take(self, count: int) -> None:
+    def take(self, count: int) -> None:
+        """Take some of the sandbox's budget, until the call ends."""
         self._budget.take(count)
         self._taken += count
+        if self._closed:  # a thread goes on with a value although its call was cancelled
+            self._give_back()
+
+    def _give_back(self) -> None:
+        taken, self._taken = self._taken, 0
+        self._budget.give_back(taken)
 
 
 def _checked(path: str) -> str:
@@ -129,9 +158,11 @@ def _checked(path: str) -> str:
     return path
 
 
-def _append(target: Path, pieces: list[bytes]) -> None:
+def _append(target: Path, pieces: list[bytes], content: Any) -> None:
     with target.open("ab") as file:
-        file.writelines(pieces)
+        for piece in pieces:
+            file.write(piece)
+            content.update(piece)
 
 
 def _chunks(source: Path, size: int) -> Generator[bytes]:

@@ -83,6 +83,12 @@ class HostTool(StubbedTool):
         super().__init__(self._write(name, shown, hints), f"the function {_location_of(function)}")
         weakref.finalize(self, self._threads.close).atexit = False  # a forked child could wait for ever for its lock
 
+    async def fetch(self, arguments: Mapping[str, Any], files: CallFiles) -> dict[str, Any]:
+        """Copy what the arguments name to the host, where code can't change it, and say what it contains, by argument."""
+        return {
+            name: await self._rich[name].fetch(name, arguments[name], files) for name in self._rich.keys() & arguments
+        }
+
     async def run(self, arguments: Mapping[str, Any], files: CallFiles | None = None) -> ToolAnswer:
         """Validate the arguments and call the function."""
         if missing := [name for name in self._rich_required if name not in arguments]:

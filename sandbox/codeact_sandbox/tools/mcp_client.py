@@ -47,8 +47,8 @@ class McpServer:
         env: Variables for the program, beside PATH, HOME and the like. Default: no others.
         headers: Headers of the requests to `url`, such as `{"Authorization": "Bearer ${TOKEN}"}`. Default: none.
         cwd: Folder in which the program runs. Default: that of this process.
-        name: What errors call it, and its module where another tool has the same name: `crm.search()`. Default: from `command`
-            or `url`.
+        name: What errors and approvals (`crm.search`) call it, and its module where another tool has the same name. Default: from
+            `command` or `url`.
 
     Raises:
         ValueError: There is not exactly one of `command` and `url`.
@@ -159,7 +159,7 @@ class McpSource(ToolSource):
     def __init__(self, server: McpServer) -> None:
         super().__init__(f"MCP server `{printable_text(server.name)}`")
         self.server = server
-        self.group = identifier(server.name)
+        self.group = self.label = identifier(server.name)
         self._session: asyncio.Future[Any] | None = None
         self._end = asyncio.Event()
         self._working: asyncio.Task[None] | None = None

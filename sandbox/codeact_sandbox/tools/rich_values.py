@@ -13,7 +13,8 @@ import secrets
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from typing import Annotated, Any
@@ -36,7 +37,7 @@ _LIBRARY_TYPES = {
     "image": ("PIL.Image", "Image", "PIL.Image.Image"),
 }
 _pack: Callable[[str, Any], bytes] = value_codec.pack
-_unpack: Callable[[str, Any], Any] = value_codec.unpack
+_unpack: Callable[[str, Any, Callable[[int], None]], Any] = value_codec.unpack
 _TEXTS = {kind: text for kind, (_, _, text) in _LIBRARY_TYPES.items()} | {"path": "pathlib.Path"}
 
 
@@ -57,12 +58,17 @@ class RichType:
         """Return an argument as the function takes it."""
         if value is None and self.optional:
             return None
-        try:
+        with _argument_errors(name):
             return await self._load(value, files)
-        except ModuleNotFoundError as error:
-            raise ToolArgumentError(f"{name}: the host has no module {error.name}") from None
-        except (ValueError, TypeError, OSError) as error:
-            raise ToolArgumentError(f"{name}: {error}") from None
+
+    async def fetch(self, name: str, value: Any, files: CallFiles) -> Any:
+        """Copy the file of an argument to the host; return what it contains, for a question."""
+        match value:
+            case {"codeact": "file", "path": str(path)}:
+                with _argument_errors(name):
+                    content = await files.fetch(path)
+                return {"path": path, **content} if self.kind == "path" else {self.kind: content}
+        return value
 
     async def dump(self, value: Any, files: CallFiles | None) -> Any:
         """Return a result as JSON."""
@@ -96,7 +102,21 @@ class RichType:
                 return await offload(True, lambda: _from_json(self.kind, value))
             case _:
                 raise TypeError(f"must be a {_TEXTS[self.kind]}, not a {type(value).__name__}")
-        return await offload(True, lambda: _unpack(self.kind, data))
+        return await offload(True, lambda: _unpack(self.kind, data, files.take if files is not None else _ignore))
+
+
+def _ignore(_: int) -> None:
+    """Count nothing: outside a sandbox there is no budget."""
+
+
+@contextmanager
+def _argument_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ToolArgumentError(f"{name}: the host has no module {error.name}") from None
+    except (ValueError, TypeError, OSError) as error:
+        raise ToolArgumentError(f"{name}: {error}") from None
 
 
 def rich_type(annotation: Any) -> RichType | None:

@@ -119,6 +119,7 @@ class GroupedTool:
     def __init__(self, group: str, tool: HostToolProtocol, *, when_used: bool = False) -> None:
         self.name = f"{group}.{tool.name}"
         self.tool, self.run = tool, tool.run
+        self.rule_name: str = getattr(tool, "rule_name", self.name)
         self._when_used = when_used
 
     @property

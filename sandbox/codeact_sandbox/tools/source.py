@@ -25,6 +25,9 @@ class ToolSource(ABC):
     group = ""
     """The module in which its tools are where another tool has the name of one of them; empty for none."""
 
+    label = ""
+    """What rules and questions call it: `crm` in `crm.find`. Empty if its tools are the program's own."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         self._started = False

@@ -174,7 +174,7 @@ class ToolLimits(KeywordModel):
 
     Args:
         calls: Calls of one block. Default 10,000.
-        file_bytes: Size of the files, arrays, tables and images that the running calls of a block exchange. Default 256m.
+        file_bytes: Memory of the files, arrays, tables and images that the running calls of a sandbox exchange. Default 256m.
         seconds: Seconds that one call may take, without the time for its approval. Default 60.
     """
 

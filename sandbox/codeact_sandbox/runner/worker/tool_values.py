@@ -4,16 +4,18 @@ Names and texts in that data may come from third parties: they are looked up, co
 """
 
 import base64 as _base64
+import collections as _collections
 import dataclasses as _dataclasses
 import datetime as _datetime
 import decimal as _decimal
 import enum as _enum
 import functools as _functools
+import hashlib as _hashlib
 import inspect as _inspect
 import os as _os
 import pathlib as _pathlib
 import sys as _sys
-import tempfile as _tempfile
+import threading as _threading
 import types as _types
 import typing as _typing
 import uuid as _uuid
@@ -215,7 +217,9 @@ def _decoded(value):
 # Arrays, tables, images and files: small ones as base64, others as files that the host reads and writes.
 _CODEC_SOURCE = ""
 _INLINE_BYTES = 64 * 1024
-_VALUE_FILE = ".codeact-value-"
+_VALUE_FILE = "/tmp/.codeact-value-"
+_uses = _collections.Counter()  # how many calls use a file
+_using = _threading.RLock()
 _NAMES = {"array": "numpy.ndarray", "table": "pandas.DataFrame", "image": "PIL.Image.Image"}
 
 
@@ -233,8 +237,12 @@ class _Files(list):  # type: ignore[type-arg]
         return self
 
     def __exit__(self, *_):
-        for path in self:
-            _remove(path)
+        with _using:
+            for path in self:
+                _uses[path] -= 1
+                if not _uses[path]:
+                    del _uses[path]
+                    _remove(path)
 
 
 def _packed(kind, value, files):
@@ -248,10 +256,14 @@ def _packed(kind, value, files):
     data = _codec().pack(kind, value)
     if len(data) <= _INLINE_BYTES:
         return {"codeact": "value", "data": _base64.b64encode(data).decode()}
-    fd, path = _tempfile.mkstemp(prefix=_VALUE_FILE, dir="/tmp")
-    files.append(path)
-    with open(fd, "wb") as file:
-        file.write(data)
+    # Named by its content: a call that is made again after a while has the same arguments.
+    path = _VALUE_FILE + _hashlib.sha256(data).hexdigest()
+    with _using:
+        files.append(path)
+        _uses[path] += 1
+        if _uses[path] == 1:
+            with open(path, "wb") as file:
+                file.write(data)
     return {"codeact": "file", "path": path}
 
 

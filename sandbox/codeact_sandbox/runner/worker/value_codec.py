@@ -11,9 +11,13 @@ from importlib import import_module
 
 MAX_CSV_BYTES = 64 * 1024 * 1024
 MAX_COLUMNS = 10_000
+MAX_ARRAY_HEADER = 66_000
 # Lists and objects in cells: they take far more memory than their text.
 MAX_CONTAINERS = 50_000
 MAX_PIXELS = 50_000_000
+PIXEL_BYTES = 4
+CELLS_AT_ONCE = 50_000
+CELL_BYTES = 80  # of a short text in memory, with what refers to it
 MISSING = "<missing>"
 TEXTS = ("text", "string", "str", "json")
 MASKED = re.compile(r"boolean|U?Int(8|16|32|64)|Float(32|64)")
@@ -30,10 +34,13 @@ def pack(kind, value):
     return file.getvalue()
 
 
-def unpack(kind, data):
-    """Read a value of a kind; raises a ValueError if it is something else, or malformed."""
+def unpack(kind, data, take=lambda size: None):
+    """Read a value of a kind; raises a ValueError if it is something else, or malformed.
+
+    `take` is called with the bytes of memory that it will need, before it has them, and raises a ValueError if they are too many.
+    """
     try:
-        return _READERS[kind](data)
+        return _READERS[kind](data, take)
     except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError, StopIteration) as error:
         raise ValueError("it is malformed (%s)" % type(error).__name__) from None
 
@@ -47,20 +54,21 @@ def _write_array(value, file):
     numpy.save(file, array, allow_pickle=False)
 
 
-def _read_array(data):
+def _read_array(data, take):
     numpy = import_module("numpy")
 
-    file = io.BytesIO(data)
+    file = io.BytesIO(bytes(data[:MAX_ARRAY_HEADER]))
     if numpy.lib.format.read_magic(file) != (1, 0):
         raise ValueError("its header is of an unknown version")
-    shape, _, dtype = numpy.lib.format.read_array_header_1_0(file)
+    shape, is_fortran, dtype = numpy.lib.format.read_array_header_1_0(file)
     # Checked before, because memory is taken before the bytes are counted.
     if dtype.kind not in "biufcmMSU" or not dtype.itemsize or min(shape, default=0) < 0:
         raise ValueError("arrays of this dtype or shape are not accepted")
     if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise ValueError("the shape does not fit the number of bytes")
-    file.seek(0)
-    array = numpy.load(file, allow_pickle=False)
+    take(len(data))
+    array = numpy.frombuffer(data, dtype, math.prod(shape), file.tell()).copy()
+    array = array.reshape(shape, order="F" if is_fortran else "C")
     if dtype.kind == "b":
         return array.view("u1") != 0
     if dtype.kind == "U" and array.size:
@@ -100,11 +108,11 @@ def _write_table(frame, file):
     file.write(json.dumps(header).encode() + b"\n" + b"".join(filter(None, arrays)) + csv)
 
 
-def _read_table(data):
+def _read_table(data, take):
     pandas = import_module("pandas")
 
+    start = data.index(b"\n", 0, MAX_CSV_BYTES) + 1
     data = memoryview(data)
-    start = bytes(data[:MAX_CSV_BYTES]).index(b"\n") + 1
     header = json.loads(bytes(data[:start]))
     dtypes, sizes, levels = header["dtypes"], iter(header["sizes"]), len(header["index"])
     if len(dtypes) > MAX_COLUMNS or levels < 1 or levels + len(header["columns"]) != len(dtypes):
@@ -112,10 +120,12 @@ def _read_table(data):
     columns = {}
     for number in filter(lambda number: _is_array(dtypes[number]), range(len(dtypes))):
         end = start + next(sizes)
-        columns[number] = _read_array(data[start:end])
+        columns[number] = _read_array(data[start:end], take)
         start = end
     rest = {number: dtype for number, dtype in enumerate(dtypes) if number not in columns}
-    columns.update(_read_csv(bytes(data[start : start + MAX_CSV_BYTES]), rest))
+    csv = bytes(data[start : start + MAX_CSV_BYTES])
+    take(len(csv) * (1 if csv.isascii() else 4) + (csv.count(b",") + csv.count(b"\n")) * CELL_BYTES)
+    columns.update(_read_csv(csv, rest))
     read = [_read_column(columns[number], dtype) for number, dtype in enumerate(dtypes)]
     if any(len(each) != len(read[0]) for each in read):
         raise ValueError("its columns are not equally long")
@@ -136,8 +146,10 @@ def _read_csv(text, dtypes):
         raise ValueError("a column is of an unknown dtype")
     if "json" in dtypes.values() and text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
         raise ValueError("it holds more than %d lists and objects" % MAX_CONTAINERS)
-    return pandas.read_csv(
+    # In parts, because no other thread runs while one is read.
+    parts = pandas.read_csv(
         io.BytesIO(text),
+        chunksize=max(100, CELLS_AT_ONCE // len(dtypes)),
         header=0,
         names=list(dtypes),
         index_col=False,
@@ -147,6 +159,7 @@ def _read_csv(text, dtypes):
         skip_blank_lines=False,
         encoding_errors="surrogatepass",
     )
+    return pandas.concat(list(parts), ignore_index=True)
 
 
 def _is_array(dtype):
@@ -201,24 +214,31 @@ def _read_column(values, dtype):
         return series.dt.tz_localize("UTC").dt.tz_convert(ZONED.fullmatch(dtype).group(1))
     if dtype not in TEXTS:
         return series
+    parts = range(0, max(len(series), 1), CELLS_AT_ONCE)
+    return pandas.concat([_read_texts(series[at : at + CELLS_AT_ONCE], dtype) for at in parts], ignore_index=True)
+
+
+def _read_texts(series, dtype):
     cells = series.where(series.notna(), None).tolist()
     if dtype == "json":
         cells = [cell if cell is None else json.loads(cell) for cell in cells]
     # Without a dtype, pandas makes of texts what it makes of them: Python objects, or since version 3 `str`.
-    return pandas.Series(cells, dtype={"str": None, "string": "string"}.get(dtype, object))
+    return import_module("pandas").Series(cells, dtype={"str": None, "string": "string"}.get(dtype, object))
 
 
 def _write_image(image, file):
     image.save(file, format="PNG", compress_level=1)
 
 
-def _read_image(data):
+def _read_image(data, take):
     Image = import_module("PIL.Image")  # noqa: N806 - a module
 
     try:
         image = Image.open(io.BytesIO(bytes(data)), formats=["PNG"])
         if image.width * image.height > MAX_PIXELS:
             raise ValueError("the image has %d × %d pixels" % image.size)
+        texts = sum(len(value) for value in image.info.values() if isinstance(value, (str, bytes)))
+        take(image.width * image.height * PIXEL_BYTES + 2 * texts)
         image.load()
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError("it is no PNG image (%s)" % type(error).__name__) from None
