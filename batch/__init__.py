@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.budget import Prices as Prices
     from autogen_codeact.batch.errors import BatchBudgetError as BatchBudgetError
     from autogen_codeact.batch.errors import BatchError as BatchError
-    from autogen_codeact.batch.ray.backend import Ray as Ray
+    from autogen_codeact.batch.ray import Ray as Ray
     from autogen_codeact.batch.running import run_batch as run_batch
     from autogen_codeact.batch.settings import BatchSettings as BatchSettings
     from autogen_codeact.batch.tasks import Check as Check
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # The modules import AutoGen.
 _NAMES = {
     "autogen_codeact.batch.errors": "BatchBudgetError BatchError",
-    "autogen_codeact.batch.ray.backend": "Ray",
+    "autogen_codeact.batch.ray": "Ray",
     "autogen_codeact.batch.running": "run_batch",
     "autogen_codeact.agents.budget": "Prices",
     "autogen_codeact.batch.settings": "BatchSettings",

@@ -22,21 +22,23 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_codeact.agents.deadline import ModelTimeoutError
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
-from autogen_codeact.batch.limits import GatedClient, ModelGate
-from autogen_codeact.batch.rows import MAX_ERROR, Outcome, Row
-from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_log
-from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.results import MAX_ERROR, Outcome, Row
+from autogen_codeact.batch.settings import BatchSettings, GatedClient, ModelGate
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import ExecutorPool
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import RunIsFinishedError
+from autogen_codeact.runs.reader import RawEvent, load_run
 from autogen_codeact.runs.recording import recorded
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.resuming import resumed
-from autogen_codeact.runs.writer import LogLocked
+from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.summary import RunTotals
+from autogen_codeact.runs.writer import MAX_LINE, LogLocked
 from autogen_codeact.teams.parts import wrap_models
 from codeact_sandbox import SandboxDied, SandboxProtocolError, SandboxStartError, SandboxTimeout, SandboxUnavailable
 from codeact_sandbox.host.waiting import in_thread
@@ -54,6 +56,8 @@ MakeAgent = Callable[..., Any]
 """Called with an executor, and with the `Task` if it takes a second argument; returns an agent or a team, or awaits one."""
 STOP_S = 60.0  # seconds that the end of the sandboxes may take
 NO_ANSWER = "the agent ended without an answer"
+NOT_WRITTEN = "it could not be written"
+USAGE = ("steps", "model_calls", "prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True)
@@ -66,45 +70,16 @@ class SandboxSpec:
     max_sandboxes: int | None = None
 
 
-class Sandboxes:
-    """Makes executors, each for one attempt."""
+@dataclass(frozen=True)
+class BatchContext:
+    """What a backend is started with."""
 
-    def __init__(self, spec: SandboxSpec, expected: Callable[[], int | None] = lambda: None) -> None:
-        self._spec = spec
-        self._expected = expected
-        self._pool: ExecutorPool | None = None
-
-    async def start(self) -> None:
-        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
-        spec = self._spec
-        ready = min(spec.concurrency, MAX_READY)
-        most = spec.max_sandboxes or spec.concurrency + ready
-        options: dict[str, Any] = {"mode": "session", **spec.options, "backend": spec.kind}
-        # In a thread: to ask an engine takes some milliseconds.
-        self._pool = pool = await asyncio.to_thread(
-            ExecutorPool,
-            min(ready, most),
-            max_alive=most,
-            acquire_timeout=ACQUIRE_TIMEOUT_S,
-            **options,
-        )
-        pool.expected = self._expected
-
-    async def stop(self) -> None:
-        """Stop all sandboxes, also those in use."""
-        if self._pool is not None:
-            await asyncio.gather(self._pool.stop(), return_exceptions=True)
-
-    async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
-        """Make an executor, not started."""
-        assert self._pool is not None, "start() first"
-        if not data:
-            await self._pool.start()
-        pooled = self._pool.executor(**options)
-        if not data:
-            return pooled
-        values = pooled.sandbox.options.values()
-        return type(pooled)(**{**values, "data": [*(values.get("data") or ()), *data]})
+    make_agent: MakeAgent
+    sandboxes: SandboxSpec
+    gate: ModelGate
+    settings: BatchSettings
+    expected: Callable[[], int | None] = lambda: None
+    """Returns how many more sandboxes will be requested, if that is known; any thread may call it."""
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -178,38 +153,128 @@ class AttemptWork:
 
 
 @dataclass
-class WorkerContext:
-    """What the attempts of one process share."""
+class LogEnd:
+    """What a log says about its run; `stopped`: why it ends before the run did; `last`: the message that is the result."""
 
-    make: MakeAgent
-    sandboxes: Sandboxes
-    gate: ModelGate
-    task_timeout: float | None = None
-    in_use: dict[int, str] = field(default_factory=dict)
-    """Agents that run now, by identity, with the tasks that they work on."""
+    run: str | None = None
+    usage: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(USAGE, 0))
+    stopped: str | None = NOT_WRITTEN
+    last: Any = None
+    is_finished: bool = False
 
 
-async def run_attempt(work: AttemptWork, context: WorkerContext) -> Row:
-    """Do a task, or continue where its log ends, and check the answer."""
-    attempt = _Attempt(work, context)
+def has_begun(path: Path) -> bool:
+    """Return whether there is a log in which something may have happened; remove one that has only begun.
+
+    The first two events are the start of the run and its first state: nothing is done before both are on the disk.
+    """
     try:
-        async with asyncio.timeout(context.task_timeout) as limit:
-            return await attempt.run()
-    except BatchBudgetError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever an agent raises
-        cause: Exception = error
-        if limit.expired():
-            cause = TaskTimeoutError(f"the attempt took longer than {context.task_timeout:g} s (task_timeout)")
-        raise await attempt.failed(cause) from cause
+        with open(path / EVENTS, "rb") as file:
+            if file.readline(MAX_LINE + 1).endswith(b"\n") and file.readline(MAX_LINE + 1).endswith(b"\n"):
+                return True
+    except FileNotFoundError:
+        if not path.exists():
+            return False
+    shutil.rmtree(path)
+    return False
+
+
+def read_log(path: Path) -> LogEnd:
+    """Read a log from its beginning to its end; one that can't be read was not written."""
+    end, totals, last = LogEnd(), RunTotals(), None
+    try:
+        run = load_run(path)
+        end.run = run.started.run
+        for line in run.raw_events():
+            totals.add(line, run)
+            if isinstance(line, RawEvent) and line.name == "message":
+                last = line
+        counts = (totals.blocks, totals.model_calls, totals.prompt_tokens, totals.completion_tokens)
+        end.usage = dict(zip(USAGE, counts, strict=True))
+        end.stopped = None if totals.finished is not None else totals.stopped or NOT_WRITTEN
+        end.is_finished = totals.finished is not None and totals.finished.outcome == "completed"
+        if end.is_finished and last is not None:
+            event: Any = run.parse(last)
+            end.last = load_message(event.message)
+    except (RunError, OSError):
+        end.stopped = NOT_WRITTEN
+    return end
+
+
+class Backend(Protocol):
+    """Runs attempts."""
+
+    async def start(self, context: BatchContext) -> None:
+        """Prepare for attempts."""
+
+    async def run(self, work: AttemptWork) -> Row:
+        """Run one attempt; several run at the same time. Its log is in `work.log` when this ends, however it ends."""
+
+    async def stop(self) -> None:
+        """End everything, also what runs; repeated calls are harmless."""
+
+
+class Worker:
+    """A `Backend` that runs attempts in this process, in sandboxes of a pool."""
+
+    def __init__(self) -> None:
+        self.context: BatchContext
+        self.in_use: dict[int, str] = {}  # agents that run now, by identity, with the tasks that they work on
+        self._pool: ExecutorPool | None = None
+
+    async def start(self, context: BatchContext) -> None:
+        """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
+        self.context, spec = context, context.sandboxes
+        ready = min(spec.concurrency, MAX_READY)
+        most = spec.max_sandboxes or spec.concurrency + ready
+        options: dict[str, Any] = {"mode": "session", **spec.options, "backend": spec.kind}
+        # In a thread: to ask an engine takes some milliseconds.
+        self._pool = pool = await asyncio.to_thread(
+            ExecutorPool,
+            min(ready, most),
+            max_alive=most,
+            acquire_timeout=ACQUIRE_TIMEOUT_S,
+            **options,
+        )
+        pool.expected = context.expected
+
+    async def stop(self) -> None:
+        """Stop all sandboxes, also those in use."""
+        if self._pool is not None:
+            await asyncio.gather(self._pool.stop(), return_exceptions=True)
+
+    async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
+        """Make an executor, not started."""
+        assert self._pool is not None, "start() first"
+        if not data:
+            await self._pool.start()
+        pooled = self._pool.executor(**options)
+        if not data:
+            return pooled
+        values = pooled.sandbox.options.values()
+        return type(pooled)(**{**values, "data": [*(values.get("data") or ()), *data]})
+
+    async def run(self, work: AttemptWork, gate: ModelGate | None = None) -> Row:
+        """Do a task, or continue where its log ends, and check the answer; `gate` takes the place of the context's."""
+        attempt = _Attempt(work, self, gate or self.context.gate)
+        seconds = self.context.settings.task_timeout
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await attempt.run()
+        except BatchBudgetError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an agent raises
+            cause: Exception = error
+            if limit.expired():
+                cause = TaskTimeoutError(f"the attempt took longer than {seconds:g} s (task_timeout)")
+            raise await attempt.failed(cause) from cause
 
 
 class _Attempt:
     """A `ModelGate` that passes calls on to the gate of the batch, and counts what this process has used."""
 
-    def __init__(self, work: AttemptWork, context: WorkerContext) -> None:
-        self._work = work
-        self._context = context
+    def __init__(self, work: AttemptWork, worker: Worker, gate: ModelGate) -> None:
+        self._work, self._worker, self._gate = work, worker, gate
         self._began = time.monotonic()
         self._started = datetime.now(UTC)
         self._before: LogEnd | None = None
@@ -222,7 +287,7 @@ class _Attempt:
             self._before = await in_thread(read_log, work.log)
         if self._before is not None and work.count_log:
             usage = self._before.usage
-            self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
+            self._gate.used(usage["prompt_tokens"], usage["completion_tokens"])
         if self._before is not None and self._before.is_finished:  # killed after its end, before there was a row
             return await self._finished(self._before.last, self._before)
         try:
@@ -236,12 +301,12 @@ class _Attempt:
         return await self._finished(last, end)
 
     async def enter(self) -> None:
-        await self._context.gate.enter()
+        await self._gate.enter()
 
     def used(self, prompt_tokens: int, completion_tokens: int) -> None:
         for name, number in zip(USAGE[1:], (1, prompt_tokens, completion_tokens), strict=True):
             self._used[name] += number
-        self._context.gate.used(prompt_tokens, completion_tokens)
+        self._gate.used(prompt_tokens, completion_tokens)
 
     async def failed(self, error: Exception) -> AttemptError:
         """Return what the scheduler has to know about an error."""
@@ -260,15 +325,15 @@ class _Attempt:
 
     async def _run_agent(self) -> BaseChatMessage | None:
         """Run the agent to its end, and return its last message."""
-        work, context = self._work, self._context
+        work, worker = self._work, self._worker
         async with AsyncExitStack() as opened:
             agent = self._agent = await self._make_agent(opened)
-            busy = context.in_use.setdefault(id(agent), work.task.id)
+            busy = worker.in_use.setdefault(id(agent), work.task.id)
             if busy != work.task.id:
                 raise UnusableAgentError(
                     f"make_agent has returned the agent of task {busy!r}, which is still running: make a new one for each task"
                 )
-            opened.callback(context.in_use.pop, id(agent))
+            opened.callback(worker.in_use.pop, id(agent))
             wrap_models([agent], lambda client: GatedClient(client, self))
             stream: AsyncGenerator[Any, None]
             if self._before is not None:
@@ -286,11 +351,11 @@ class _Attempt:
         return None
 
     async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
-        work, context = self._work, self._context
-        executor = await context.sandboxes.executor(data=work.task.data, work_dir=work.work_dir)
+        work, worker = self._work, self._worker
+        executor = await worker.executor(data=work.task.data, work_dir=work.work_dir)
         opened.push_async_callback(_stop, executor)
         await executor.start()
-        return await call_make_agent(context.make, executor, work.task)
+        return await call_make_agent(worker.context.make_agent, executor, work.task)
 
     def _row(self, outcome: Outcome, end: LogEnd, **more: Any) -> Row:
         row = Row(id=self._work.task.id, repeat=self._work.repeat, outcome=outcome, run=end.run, **end.usage, **more)
@@ -308,7 +373,7 @@ class _Attempt:
         elif not has_answer:
             row.outcome, row.error_class, row.error = "stopped", "NoAnswer", NO_ANSWER
         if answer is not None and has_answer:
-            row.checks = await check_answer(self._work.task, answer, self._context.sandboxes)
+            row.checks = await check_answer(self._work.task, answer, self._worker)
         row.answer = answer
         row.passed = decide_passed(self._work.task, row.outcome, row.checks)
         row.seconds = time.monotonic() - self._began
@@ -335,60 +400,9 @@ def prepare(work: AttemptWork) -> bool:
     folder.mkdir(parents=True)
     for name, source in work.task.files.items():
         target = folder / name
-        if not target.resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"files: {name!r} is not a path inside the workspace")
         target.parent.mkdir(parents=True, exist_ok=True)
         if Path(source).is_dir():
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
             shutil.copyfile(source, target)
     return False
-
-
-@dataclass(frozen=True)
-class BatchContext:
-    """What a backend is started with."""
-
-    make_agent: MakeAgent
-    sandboxes: SandboxSpec
-    gate: ModelGate
-    settings: BatchSettings
-    expected: Callable[[], int | None] = lambda: None
-    """Returns how many more sandboxes will be requested, if that is known; any thread may call it."""
-
-
-class Backend(Protocol):
-    """Runs attempts."""
-
-    async def start(self, context: BatchContext) -> None:
-        """Prepare for attempts."""
-
-    async def run(self, work: AttemptWork) -> Row:
-        """Run one attempt; several run at the same time. Its log is in `work.log` when this ends, however it ends."""
-
-    async def stop(self) -> None:
-        """End everything, also what runs; repeated calls are harmless."""
-
-
-class LocalBackend:
-    """Runs the attempts in this process, in sandboxes of a pool."""
-
-    def __init__(self) -> None:
-        self._worker: WorkerContext | None = None
-
-    async def start(self, context: BatchContext) -> None:
-        """Find out which sandboxes this machine has."""
-        sandboxes = Sandboxes(context.sandboxes, context.expected)
-        self._worker = WorkerContext(context.make_agent, sandboxes, context.gate, context.settings.task_timeout)
-        await sandboxes.start()
-
-    async def run(self, work: AttemptWork) -> Row:
-        """Run one attempt."""
-        assert self._worker is not None, "start() first"
-        return await run_attempt(work, self._worker)
-
-    async def stop(self) -> None:
-        """End the sandboxes."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            await worker.sandboxes.stop()

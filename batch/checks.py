@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import secrets
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -12,18 +10,12 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from autogen_codeact.batch.rows import CheckResult, Outcome
-from autogen_codeact.batch.tasks import Check, Task
-from codeact_sandbox.types.result import Result
+from autogen_codeact.batch.results import CheckResult, Outcome
+from autogen_codeact.batch.tasks import Check, Task, as_text, find_number
 
 MAX_ANSWER = 4_000_000  # characters
-MAX_LOOKED_AT = 10_000  # characters at the end of a text in which its last number has to be
-MAX_DIGITS = 1000
 MAX_SHOWN = 200
 MAX_DETAIL = 500
-_NUMBER = re.compile(
-    r"(?<![\w.])(?:(?<![)\]])-)?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+|(?<=\d))(?:[eE][-+]?\d{1,3}(?!\w))?"
-)
 _REGEX = "import re\npassed = re.search(expected, answer) is not None"
 _PROGRAM = """
 import json as _json
@@ -34,18 +26,16 @@ print("\\n" + {mark} + _json.dumps(bool(_names.get("passed", True))), flush=True
 
 
 async def check_answer(task: Task, answer: str, sandboxes: Any) -> list[CheckResult]:
-    """Check the answer of a task.
+    """Check the answer of a task; `sandboxes` makes executors.
 
     What the code of a check does counts against the answer: an exception, a timeout or too much memory is a failed check.
 
     Raises:
         SandboxError: The sandbox of the check broke.
     """
-    check = check_of(task)
+    check = task.check
     if check is None:
         return []
-    if (problem := _problem(check)) is not None:
-        return [CheckResult(kind=check.kind, passed=None, detail=problem)]
     if len(answer) > MAX_ANSWER:
         passed, detail = False, f"the answer is too long to check: {len(answer):,} characters"
     elif check.kind in ("python", "regex"):
@@ -53,55 +43,22 @@ async def check_answer(task: Task, answer: str, sandboxes: Any) -> list[CheckRes
     elif check.kind == "number":
         passed, detail = _check_number(check, answer)
     else:
-        expected = _as_text(check.expected)
+        expected = as_text(check.expected)
         passed, detail = _normal(answer) == _normal(expected), _difference(expected, answer)
     return [CheckResult(kind=check.kind, passed=passed, detail=None if passed else detail)]
 
 
-def check_of(task: Task) -> Check | None:
-    """Return how a task is checked, with the expected answer, or None."""
-    if task.check is None:
-        return None if task.expected is None else Check(expected=task.expected)
-    if task.check.expected is None and task.expected is not None:
-        return task.check.model_copy(update={"expected": task.expected})
-    return task.check
-
-
-def check_problem(task: Task) -> str | None:
-    """Return why the check of a task can't work, or None."""
-    check = check_of(task)
-    return _problem(check) if check is not None else None
-
-
-def _problem(check: Check) -> str | None:
-    if check.kind == "python":
-        return None if (check.code or "").strip() else "check: a python check needs `code`"
-    if check.expected is None:
-        return f"check: {check.kind!r} needs `expected`"
-    if check.kind == "number" and find_number(_as_text(check.expected)) is None:
-        return f"check: `expected` is not a number: {_shown(_as_text(check.expected))}"
-    if check.kind == "regex" and not isinstance(check.expected, str):
-        return "check: `expected` of a regex has to be a text"
-    return None
-
-
 def decide_passed(task: Task, outcome: Outcome, checks: Sequence[CheckResult]) -> bool | None:
     """Return whether a task counts as passed: `passed` of its row."""
-    if outcome in ("failed", "invalid") or check_of(task) is None:
+    if outcome in ("failed", "invalid") or task.check is None:
         return None
     if not checks:
         return False if outcome == "stopped" else None
     return checks[0].passed
 
 
-def find_number(text: str) -> str | None:
-    """Return the last number in a text, without the commas in it, or None."""
-    found = _NUMBER.findall(text[-MAX_LOOKED_AT:])
-    return found[-1].replace(",", "") if found and len(found[-1]) <= MAX_DIGITS else None
-
-
 def _check_number(check: Check, answer: str) -> tuple[bool, str]:
-    wanted, found = find_number(_as_text(check.expected)), find_number(answer)
+    wanted, found = find_number(as_text(check.expected)), find_number(answer)
     if found is None or wanted is None:
         return False, "there is no number in the answer"
     expected = Fraction(wanted)
@@ -117,7 +74,12 @@ async def _check_with_code(task: Task, check: Check, answer: str, sandboxes: Any
         "task": task.model_dump(mode="json", exclude={"check"}),
         "code": check.code if check.kind == "python" else _REGEX,
     }
-    result = await _run(_PROGRAM.format(values=repr(to_json(values).decode()), mark=repr(mark)), check, sandboxes)
+    program = _PROGRAM.format(values=repr(to_json(values).decode()), mark=repr(mark))
+    async with AsyncExitStack() as opened:
+        executor = await sandboxes.executor()
+        opened.push_async_callback(executor.stop)
+        await executor.start()
+        result = await executor.sandbox.run(program, timeout=check.timeout)
     if result.error is not None:
         return False, f"the check failed: {result.error.type}: {result.error.message}"[:MAX_DETAIL]
     if result.outcome != "ok":
@@ -128,22 +90,8 @@ async def _check_with_code(task: Task, check: Check, answer: str, sandboxes: Any
     return verdict == "true", "the check has set `passed` to a false value, or ended early"
 
 
-async def _run(program: str, check: Check, sandboxes: Any) -> Result:
-    async with AsyncExitStack() as opened:
-        executor = await sandboxes.executor()
-        opened.push_async_callback(executor.stop)
-        await executor.start()
-        result: Result = await executor.sandbox.run(program, timeout=check.timeout)
-        return result
-
-
 def _normal(text: str) -> str:
     return text.replace("\r\n", "\n").strip()
-
-
-def _as_text(value: Any) -> str:
-    """Return a value as text: JSON, if it is not text."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _difference(expected: str, answer: str) -> str:

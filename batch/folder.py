@@ -19,8 +19,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
-from autogen_codeact.batch.results import MAX_LINE, RESULTS, Results
-from autogen_codeact.batch.rows import AGAIN, Row
+from autogen_codeact.batch.results import AGAIN, MAX_LINE, RESULTS, Results, Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
 from codeact_sandbox.files.private_folders import keep_private

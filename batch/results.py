@@ -1,20 +1,79 @@
-"""Reading `results.jsonl`: the last row of each task and repetition counts."""
+"""The results of a batch: `results.jsonl` with a row for each task and repetition, and `summary.json` of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.folder import json_cost, read_lines
 
-RESULTS = "results.jsonl"
+RESULTS, SUMMARY = "results.jsonl", "summary.json"
+MAX_ANSWER = 500_000  # characters of an answer that are kept; the whole one is in the run log
+LEFT_OUT = "… the rest is left out here; the run log has all of it"
+MAX_ERROR = 4000  # characters of an error that are kept
 MAX_LINE = 32 * 1024 * 1024  # bytes of a row; longer lines are left out. A row's metadata can have 16 MiB
 MAX_COST = 64 * 1024 * 1024  # bytes of memory that a row may take
+MAX_UNSUCCESSFUL = 20
+MAX_REASON = 300
 Key = tuple[str, int]
+Outcome = Literal["completed", "stopped", "waiting", "failed", "invalid"]
+AGAIN = ("failed", "waiting")  # outcomes of tasks that the next command of the batch goes on with
+
+
+class CheckResult(BaseModel):
+    """What a check says."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: str
+    passed: bool | None
+    detail: str | None = None
+
+
+class Row(BaseModel):
+    """How one task has ended; docs/batch.md describes the fields."""
+
+    id: str
+    repeat: int = 1
+    outcome: Outcome
+    answer: str | None = None
+    passed: bool | None = None
+    checks: list[CheckResult] = Field(default_factory=list)
+    steps: int = 0
+    model_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    seconds: float = 0.0
+    error_class: str | None = None
+    error: str | None = None
+    attempts: int = 1
+    resumed: int = 0
+    run: str | None = None
+    log: str | None = None
+    log_problem: str | None = None
+    node: str | None = None
+    started: AwareDatetime | None = None
+    task: str = ""
+    expected: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+def shorten_texts(row: Row) -> None:
+    """Shorten what an agent, a model or a server has made too long, so that a row can be read again."""
+    if row.answer is not None and len(row.answer) > MAX_ANSWER:
+        row.answer = f"{row.answer[:MAX_ANSWER]}\n\n{LEFT_OUT}"
+    for name, limit in (("error", MAX_ERROR), ("error_class", 200), ("expected", MAX_ERROR)):
+        text = getattr(row, name)
+        if text is not None:
+            setattr(row, name, shorten(text, limit))
 
 
 class Known(NamedTuple):
@@ -96,3 +155,85 @@ def _parse(line: bytes) -> Row | None:
         return Row.model_validate_json(line)
     except ValueError:
         return None
+
+
+class Unsuccessful(BaseModel):
+    """A row that did not pass, or has no answer."""
+
+    id: str
+    repeat: int
+    outcome: Outcome
+    reason: str
+    log: str | None
+
+
+class Summary(BaseModel):
+    """The results of a batch in numbers.
+
+    Args:
+        unsuccessful: The first 20 rows that did not pass or have no answer.
+        damaged: Lines of `results.jsonl` that could not be read.
+    """
+
+    tasks: int = 0
+    rows: int = 0
+    completed: int = 0
+    stopped: int = 0
+    waiting: int = 0
+    failed: int = 0
+    invalid: int = 0
+    checked: int = 0
+    passed: int = 0
+    pass_rate: float | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    errors: dict[str, int] = Field(default_factory=dict)
+    unsuccessful: list[Unsuccessful] = Field(default_factory=list)
+    damaged: int = 0
+
+
+def summarize(folder: Path | str) -> Summary:
+    """Return the summary of a batch. It blocks while the rows are read.
+
+    Args:
+        folder: Folder of the batch.
+
+    Raises:
+        BatchFolderError: There are no results.
+    """
+    results = Results(folder)
+    counts: dict[str, Any] = {name: number for name, number in results.counts.items() if name in Summary.model_fields}
+    summary = Summary(tasks=len({id_ for id_, _ in results.by_key}), damaged=results.damaged, **counts)
+    errors = Counter[str]()
+    for row in results:
+        if row.cost is not None:
+            summary.cost = (summary.cost or 0.0) + row.cost
+        if row.error_class is not None:
+            errors[row.error_class] += 1
+        if (row.outcome != "completed" or row.passed is False) and len(summary.unsuccessful) < MAX_UNSUCCESSFUL:
+            found = Unsuccessful(id=row.id, repeat=row.repeat, outcome=row.outcome, reason=_reason(row), log=row.log)
+            summary.unsuccessful.append(found)
+    if summary.checked:
+        summary.pass_rate = summary.passed / summary.checked
+    summary.errors = dict(errors.most_common(50))
+    return summary
+
+
+def write_summary(folder: Path | str) -> Summary:
+    """Write `summary.json` into the folder of a batch. It blocks while the rows are read."""
+    summary = summarize(folder)
+    path = Path(folder) / SUMMARY
+    try:
+        with atomic_binary_file(path, private=True, sync=True) as file:
+            file.write(summary.model_dump_json(indent=2).encode() + b"\n")
+    except OSError as error:
+        raise BatchFolderError(f"{path} can't be written: {error.strerror or error}.") from error
+    return summary
+
+
+def _reason(row: Row) -> str:
+    texts = [check.detail for check in row.checks if check.passed is False and check.detail]
+    if row.error_class is not None:
+        texts.insert(0, f"{row.error_class}: {row.error}" if row.error else row.error_class)
+    return shorten(" ".join("; ".join(texts).split()), MAX_REASON)

@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from autogen_codeact.batch.errors import BatchBudgetError
-from autogen_codeact.batch.reading import read_tasks
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.results import Row, summarize
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.summary import summarize
-from autogen_codeact.batch.tasks import BadTask, Task
+from autogen_codeact.batch.tasks import BadTask, Task, read_tasks
 from autogen_codeact.cli import batch_display
 from autogen_codeact.cli.batch_input import AgentMaker, describe_job, read_settings
 from autogen_codeact.cli.exit import (

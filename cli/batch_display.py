@@ -11,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
-from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.summary import Summary, Unsuccessful, summarize
+from autogen_codeact.batch.results import Row, Summary, Unsuccessful, summarize
+from autogen_codeact.batch.running import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds

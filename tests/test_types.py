@@ -14,7 +14,6 @@ from typing import Any, get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from autogen_codeact.batch.tasks import Check, CheckKeywords
 from autogen_codeact.executors import arguments
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments
 from autogen_codeact.executors.docker import DockerArguments
@@ -108,7 +107,6 @@ WRITTEN: list[tuple[Any, type[BaseModel], list[str], tuple[str, ...]]] = [
     (option_types.BubblewrapKeywords, BubblewrapOptions, LIMITS, ()),
     (arguments.DockerExecutorKeywords, DockerArguments, LIMITS, POSITIONAL),
     (arguments.BubblewrapExecutorKeywords, BubblewrapArguments, LIMITS, ()),
-    (CheckKeywords, Check, [], ()),
 ]
 
 

@@ -8,8 +8,7 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from autogen_codeact.batch.results import RESULTS, Key, Results
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.results import RESULTS, Key, Results, Row
 from autogen_codeact.runs.text import bounded, count, seconds, shortened
 
 _SEARCHED_CHARS = 1_000

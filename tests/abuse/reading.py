@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from autogen_codeact.batch.run_end import read_log
+from autogen_codeact.batch.attempt import read_log
 from autogen_codeact.cli.kept_runs import export_run, print_runs, show_run
 from autogen_codeact.runs import RunError
 from autogen_codeact.runs.plan import make_plan

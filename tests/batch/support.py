@@ -13,8 +13,7 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import Budget, CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task, run_batch
-from autogen_codeact.batch.results import Results
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.results import Results, Row
 from autogen_codeact.batch.running import Batch
 
 if TYPE_CHECKING:  # it imports pytest, which killed_batch.py does not need

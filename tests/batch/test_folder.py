@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from autogen_codeact.batch import Task
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.folder import BatchFolder, run_name
-from autogen_codeact.batch.progress import BatchEvent, Notice
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.results import Row
+from autogen_codeact.batch.running import BatchEvent, Notice
 from autogen_codeact.runs.writer import LogWriter
 from tests import processes
 from tests.batch.support import MakeAgent, double, lines, rows_of

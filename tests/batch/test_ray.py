@@ -13,8 +13,8 @@ import pytest
 
 from autogen_codeact.batch import BatchBudgetError, BatchSettings, Ray, Task, run_batch
 from autogen_codeact.batch.errors import BatchBackendError
-from autogen_codeact.batch.progress import AttemptFailed
-from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.results import Row
+from autogen_codeact.batch.running import AttemptFailed
 from autogen_codeact.runs import load_run, summarize
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.leftovers import OWNER

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.batch import Ray, run_batch
+from autogen_codeact.batch import ray as backend
 from autogen_codeact.batch.errors import BatchBackendError
-from autogen_codeact.batch.ray import backend
 
 
 async def error_of(address: str, tmp_path: Path) -> str:
@@ -63,7 +63,7 @@ async def test_without_the_extra_the_error_says_how_to_install_it(
 
 def test_nothing_imports_ray_before_a_batch_uses_it() -> None:
     program = (
-        "import sys; from autogen_codeact.batch import Ray, run_batch; import autogen_codeact.batch.ray.worker; "
+        "import sys; from autogen_codeact.batch import Ray, run_batch; import autogen_codeact.batch.ray; "
         "import autogen_codeact.cli.main; Ray('auto'); print([name for name in sys.modules if name.startswith('ray')])"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch.ray.worker import Folders
+from autogen_codeact.batch.ray import Folders
 
 
 class Pair:

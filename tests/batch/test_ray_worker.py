@@ -12,10 +12,10 @@ from pydantic_core import from_json
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task
-from autogen_codeact.batch.attempt import AttemptWork, Sandboxes, SandboxSpec, WorkerContext
+from autogen_codeact.batch.attempt import AttemptWork, BatchContext, SandboxSpec, Worker
 from autogen_codeact.batch.errors import AttemptError
-from autogen_codeact.batch.limits import LocalGate
-from autogen_codeact.batch.ray.worker import RemoteAttempt
+from autogen_codeact.batch.ray import RemoteAttempt
+from autogen_codeact.batch.settings import LocalGate
 from tests.agents.support import scripted
 
 pytestmark = [pytest.mark.more, pytest.mark.usefixtures("bubblewrap")]
@@ -27,12 +27,11 @@ def make_agent(executor: CodeExecutor) -> CodeActAgent:
 
 @pytest.fixture
 async def context() -> AsyncIterator[Any]:
-    gate = LocalGate(BatchSettings())
+    settings, worker = BatchSettings(), Worker()
     spec = SandboxSpec("bubblewrap", concurrency=1, max_sandboxes=1)
-    sandboxes = Sandboxes(spec)
-    await sandboxes.start()
-    yield WorkerContext(make_agent, sandboxes, gate)
-    await sandboxes.stop()
+    await worker.start(BatchContext(make_agent, spec, LocalGate(settings), settings))
+    yield worker
+    await worker.stop()
 
 
 def attempt_at(folder: Path, context: Any, **task: Any) -> RemoteAttempt:

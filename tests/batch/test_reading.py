@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.batch.errors import BatchTasksError
-from autogen_codeact.batch.reading import read_tasks
-from autogen_codeact.batch.tasks import BadTask, Check, Task
+from autogen_codeact.batch.tasks import BadTask, Check, Task, read_tasks
 
 
 def read_summaries(source: Any) -> list[str]:

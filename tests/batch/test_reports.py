@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.batch.errors import BatchFolderError
-from autogen_codeact.batch.rows import CheckResult, Row
-from autogen_codeact.batch.summary import summarize, write_summary
+from autogen_codeact.batch.results import CheckResult, Row, summarize, write_summary
 from autogen_codeact.cli.batch_display import print_report
 from tests.batch.support import load_rows
 

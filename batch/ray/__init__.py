@@ -1,1 +1,0 @@
-"""Batches on a Ray cluster."""
