@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -61,7 +60,6 @@ async def _streamed(
 ) -> AsyncGenerator[str | CreateResult, None]:
     cancellation_token: CancellationToken = more["cancellation_token"]
     result: CreateResult | None = None
-    joining = codecs.getincrementaldecoder("utf-16-le")("replace")  # keeps half a character for the next chunk
     async with AsyncExitStack() as opened:
         chunks = await opened.enter_async_context(aclosing(_chunks(client, messages, more)))
         if not isinstance(client, ModelMiddleware):
@@ -71,10 +69,8 @@ async def _streamed(
                 raise asyncio.CancelledError
             if isinstance(chunk, CreateResult):
                 result = chunk
-            elif text := joining.decode(chunk.encode("utf-16-le", "surrogatepass")):
-                yield text
-    if text := joining.decode(b"", final=True):
-        yield text
+            elif chunk:
+                yield well_formed(chunk)
     if result is None:
         raise RuntimeError("The model client's stream ended without a result; it must yield a CreateResult last.")
     if not result.content and not result.thought and result.finish_reason == "unknown":

@@ -11,7 +11,6 @@ from codeact_sandbox.types.tool import HostToolProtocol
 
 MAX_NAMES_CHARS = 1200
 MAX_MODULES = 20
-MIN_NAMES = 3
 
 TOOLS = "These functions of the host can be called in code, as any others; each call is made at once:"
 COMPACT = (
@@ -43,19 +42,12 @@ def _names_of(tools: Sequence[HostToolProtocol]) -> str:
     modules: dict[str, list[str]] = {}
     for tool in tools:
         modules.setdefault(tool.name.rpartition(".")[0], []).append(tool.name)
-    lines = [MANY.format(count=f"{len(tools):,}")]
-    room = MAX_NAMES_CHARS // min(len(modules), MAX_MODULES)
-    for module, names in list(modules.items())[:MAX_MODULES]:
-        shown = names[:MIN_NAMES]
-        for name in names[MIN_NAMES:]:
-            if len(", ".join(shown)) + len(name) > room:
-                break
-            shown.append(name)
-        more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-        lines.append(f"- {f'{module}: ' if module else ''}{shorten(', '.join(shown), 2 * room)}{more}")
+    shown = list(modules.items())[:MAX_MODULES]
+    room = MAX_NAMES_CHARS // len(shown)
+    lines = [f"- {f'{module}: ' if module else ''}{shorten(', '.join(names), room)}" for module, names in shown]
     if len(modules) > MAX_MODULES:
         lines.append(f"- and {len(modules) - MAX_MODULES:,} more modules")
-    return "\n".join(lines)
+    return "\n".join([MANY.format(count=f"{len(tools):,}"), *lines])
 
 
 def describe_functions(head: str, tools: Sequence[HostToolProtocol]) -> str:

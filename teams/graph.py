@@ -69,7 +69,7 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
         try:
             graph.graph_validate()
         except ValueError as error:
-            raise GraphError(f"The graph can't be used: {str(error).rstrip('.')}. {_advice(graph)}") from None
+            raise GraphError(f"The graph can't be used: {error}") from None
         self._graph = graph
         self._activation = {
             (edge.target, edge.activation_group): edge.activation_condition
@@ -155,11 +155,3 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
     @classmethod
     def _from_config(cls, config: GraphConfig) -> Self:
         return cls(config.graph)
-
-
-def _advice(graph: DiGraph) -> str:
-    if graph.nodes and not graph.get_start_nodes():
-        return "Name the first node: default_start_node, or set_entry_point of the builder."
-    if graph.nodes and not graph.get_leaf_nodes():
-        return "Add a node without outgoing edges, and an edge with a condition that leads there."
-    return "Give the edges of one node all conditions or none, and each cycle an edge with a condition that leads out of it."

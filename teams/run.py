@@ -32,16 +32,12 @@ def task_messages(task: Task, known: MessageFactory) -> list[BaseChatMessage]:
     if task is None:
         return []
     if isinstance(task, str):
-        if not task.strip():
-            raise ValueError("The task is empty: say what to do, or leave it out to go on with what was said before.")
-        return [TextMessage(content=task, source="user")]
-    if isinstance(task, BaseChatMessage):
-        task = [task]
-    if not isinstance(task, Sequence) or not all(isinstance(message, BaseChatMessage) for message in task):
-        raise ValueError(f"A task is a text, a chat message or a list of chat messages, not {type(task).__name__}.")
-    messages: list[BaseChatMessage] = [*task]
-    if not messages:
-        raise ValueError("The task is an empty list: leave it out to go on with what was said before.")
+        task = TextMessage(content=task, source="user")
+    messages = [*task] if isinstance(task, Sequence) else [task]
+    if not messages or (isinstance(task, TextMessage) and not task.content.strip()):
+        raise ValueError("The task is empty: say what to do, or leave it out to go on with what was said before.")
+    if not all(isinstance(message, BaseChatMessage) for message in messages):
+        raise ValueError("A task is a text, a chat message or a list of chat messages.")
     for message in messages:
         if not known.is_registered(type(message)):
             raise unknown_type("The task has", message)

@@ -66,35 +66,27 @@ def read_state(
     try:
         state = with_encoded_images(state)
         states = TeamState.model_validate(state).agent_states
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"The state can't be loaded: {_reason(error)}") from None
-    if missing := [name for name in names if name not in states]:
-        raise ValueError(f"The state is not that of this team: it has none of {', '.join(missing)}.")
-    place, found, unread = "", {}, {}
-    try:
-        for name in names:
-            place = f"agent_states.{name}: "
-            container = ChatAgentContainerState.model_validate(states[name])
-            found[name] = container.agent_state
-            unread[name] = [_chat(known.create(message)) for message in container.message_buffer]
-        place = "agent_states: "
-        if speakers.manager_name not in states:
-            raise ValueError(f"there is no {speakers.manager_name}: the state is of a team with other speakers.")
-        place = f"agent_states.{speakers.manager_name}: "
+        if missing := [name for name in (*names, speakers.manager_name) if name not in states]:
+            raise ValueError(f"it is of another team, without {', '.join(missing)}")
+        containers = {name: ChatAgentContainerState.model_validate(states[name]) for name in names}
+        unread = {
+            name: [_chat(known.create(message)) for message in container.message_buffer]
+            for name, container in containers.items()
+        }
         manager = BaseGroupChatManagerState.model_validate(states[speakers.manager_name])
         if manager.current_turn < 0:
-            raise ValueError("current_turn is below 0.")
+            raise ValueError("current_turn is below 0")
         position = speakers.position.model_validate(states[speakers.manager_name])
         speakers.check_position(position, names)
         thread = [known.create(message) for message in manager.message_thread]
-        place = "run: "
         run = SavedRun.model_validate(state.get("run") or {})
         if sum(run.batches) > len(thread) or min(run.batches, default=0) < 0:
-            raise ValueError("batches has more messages than the thread.")
+            raise ValueError("batches has more messages than the thread")
         by_id = {message.id: message for message in thread}
         yielded = [by_id[each] if isinstance(each, str) else known.create(each) for each in run.messages]
     except _WRONG as error:
-        raise ValueError(f"The state can't be loaded: {place}{_reason(error)}") from None
+        raise ValueError(f"The state can't be loaded: {_reason(error)}") from None
+    found = {name: container.agent_state for name, container in containers.items()}
     return Memory(position, unread, thread, manager.current_turn), found, run, yielded
 
 

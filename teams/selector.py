@@ -147,21 +147,22 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
         messages: list[LLMMessage] = [
             SystemMessage(content=prompt) if is_openai else UserMessage(content=prompt, source="user")
         ]
-        answers: list[str] = []
-        while len(answers) < MAX_ATTEMPTS:
+        for _ in range(MAX_ATTEMPTS):
             result = await self._model_client.create([*messages])
             conversation.count(result.usage)
             answer = without_thoughts(result.content) if isinstance(result.content, str) else ""
             named = _named(answer, conversation.names)
             if len(named) == 1 and named[0] in candidates:
                 return named[0]
-            answers.append(answer)
             wrong = "names nobody" if not named else f"names {' and '.join(named)}"
             messages += [
                 AssistantMessage(content=answer, source="selector"),
                 UserMessage(content=f"That {wrong}. Answer with exactly one of {candidates}.", source="user"),
             ]
-        raise SelectionError(answers, candidates)
+        raise SelectionError(
+            f"The model named none of {', '.join(candidates)} in {MAX_ATTEMPTS} answers; the last was {answer[:200]!r}. Use a "
+            "model that follows the prompt, change prompt=, or give the participants clearer names and descriptions."
+        )
 
     async def close(self) -> None:
         """Close a model client that came from a config."""

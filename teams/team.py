@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, SelectSpeakerEvent
-from autogen_core import CancellationToken, Component, trace_invoke_agent_span
+from autogen_core import CancellationToken, Component, ComponentLoader, trace_invoke_agent_span
 from opentelemetry import trace
 
 from autogen_codeact.agents.budget import Budget, Meter, Used
-from autogen_codeact.teams.config import TeamConfig, load_part
+from autogen_codeact.teams.config import TeamConfig
 from autogen_codeact.teams.run import Message, Run, SavedRun, Task, message_types, task_messages
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
 from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, next_names
@@ -463,12 +463,8 @@ class Team(BaseTeam, Component[TeamConfig]):
     def _from_config(cls, config: TeamConfig) -> Self:
         given = dict(config)
         given["participants"] = [
-            load_part(model, f"participants[{at}]", (ChatAgent, BaseTeam), "neither an agent nor a team")
-            for at, model in enumerate(config.participants)
+            ComponentLoader.load_component(model, expected=object) for model in config.participants
         ]
-        for name, kind, otherwise in (
-            ("termination_condition", TerminationCondition, "not a termination condition"),
-            ("speakers", Speakers, "not a speaker policy"),
-        ):
-            given[name] = load_part(given[name], name, (kind,), otherwise)
+        for name, kind in (("termination_condition", TerminationCondition), ("speakers", Speakers)):
+            given[name] = kind.load_component(given[name]) if given[name] is not None else None
         return cls(**given)

@@ -61,15 +61,12 @@ def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
         if isinstance(each, McpServer):
             dumped.append(ComponentModel(provider=MCP_SERVER, component_type="tool", config=each.config()))
             continue
-        if not isinstance(each, ComponentBase):
-            refused.append(_label(each))
-            continue
-        if each in _LOADED:
+        if isinstance(each, ComponentBase) and each in _LOADED:
             dumped.append(_LOADED[each])  # a FunctionTool that was loaded has no source to write
             continue
         try:
-            dumped.append(each.dump_component())
-        except NotImplementedError:
+            dumped.append(each.dump_component())  # type: ignore[attr-defined]
+        except (AttributeError, NotImplementedError):
             refused.append(_label(each))
         except Exception as error:  # noqa: BLE001 - whatever keeps it from being written
             refused.append(f"{_label(each)} ({type(error).__name__}: {error})")

@@ -78,9 +78,8 @@ async def test_a_person_can_be_a_participant():
 
 async def test_a_handoff_to_nobody_is_a_typed_error_that_says_what_to_change():
     team = Team([agent("ann", [transfer("bob"), "a2"], "bob"), agent("cy", [], "ann")], speakers=Handoff())
-    with pytest.raises(HandoffTargetError, match=r"'ann' handed over to 'bob', but the participants are ann, cy") as e:
+    with pytest.raises(HandoffTargetError, match=r"'ann' handed over to 'bob', but the participants are ann, cy"):
         await team.run(task="go")
-    assert (e.value.source, e.value.target, e.value.participants) == ("ann", "bob", ["ann", "cy"])
     with pytest.raises(HandoffTargetError, match="HandoffTermination"):
         await team.run(task="on")
     with pytest.raises(HandoffTargetError, match="'user' handed over to 'dora'"):

@@ -53,7 +53,7 @@ async def test_a_policy_of_a_users_own_chooses_and_its_position_is_saved():
     second = team(max_turns=2)
     await second.load_state(state)
     assert sorted(source for source, _ in texts_of(await second.run())) == ["a", "a", "c"]
-    with pytest.raises(ValueError, match="there is no RoundRobinGroupChatManager"):
+    with pytest.raises(ValueError, match="it is of another team, without RoundRobinGroupChatManager"):
         await Team([CountingAgent("a"), CountingAgent("b"), CountingAgent("c")]).load_state(state)
 
 
@@ -133,7 +133,7 @@ def test_a_round_robin_is_not_in_the_configuration():
 
 def test_a_configuration_without_a_policy_in_the_place_of_one_is_refused():
     other = MaxMessageTermination(3).dump_component().model_dump()
-    with pytest.raises(ValueError, match=r"^speakers: .*MaxMessageTermination is not a speaker policy"):
+    with pytest.raises(TypeError):
         Team.load_component(config(**other))
     wrong = config()
     wrong["config"].update(speakers=None, budget={"max_tokens": "many"})

@@ -176,11 +176,11 @@ async def test_going_on_is_cancelled_like_a_run():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"run": {"batches": [7]}}, "run: batches has more messages than the thread"),
-        ({"run": {"batches": [-1]}}, "run: batches has more messages than the thread"),
-        ({"run": {"messages": ["nobody's id"]}}, "run: there is no .nobody's id"),
-        ({"run": {"messages": [{"type": "NoSuchMessage"}]}}, "run: "),
-        ({"run": {"used": {"tokens": -1}}}, "run: used.tokens: "),
+        ({"run": {"batches": [7]}}, "batches has more messages than the thread"),
+        ({"run": {"batches": [-1]}}, "batches has more messages than the thread"),
+        ({"run": {"messages": ["nobody's id"]}}, "there is no .nobody's id"),
+        ({"run": {"messages": [{"type": "NoSuchMessage"}]}}, "NoSuchMessage"),
+        ({"run": {"used": {"tokens": -1}}}, "used.tokens: "),
     ],
 )
 async def test_an_invalid_boundary_is_refused_and_nothing_has_changed(change, words):
