@@ -27,16 +27,11 @@ from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RunContext
 
 OPEN = "a branch is open: use its run(), and keep() or leave it before anything else is done in this sandbox"
-OVER = "the branch is over: begin another one with branch()"
 ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
 LOST = "the sandbox had ended, and its session is lost: run a block first, whose result says so"
-NO_SESSION = "there is no session to branch in process mode: use mode='session'"
 COMMANDS = (
     "commands (start, exec) are running or ports are forwarded, whose effects could not be undone: "
     "end them before branch()"
-)
-OUTSIDE = (
-    "a branch could not be undone here: its blocks can have effects outside the sandbox (its network, or bind_dir)"
 )
 CHECKPOINT = "branch"
 _T = TypeVar("_T")
@@ -135,9 +130,11 @@ class AsyncBranch:
         if sandbox.open_branch is not None:
             raise Unsupported(OPEN)
         if sandbox.options.mode != "session":
-            raise Unsupported(NO_SESSION)
+            raise Unsupported("there is no session to branch in process mode: use mode='session'")
         if select.external_effects(sandbox.options) is not None:
-            raise Unsupported(OUTSIDE)
+            raise Unsupported(
+                "a branch could not be undone here: its blocks can have effects outside the sandbox (its network, or bind_dir)"
+            )
         client = await sandbox.ready()
         workspace = sandbox._folder.workspace
         if sandbox._lost:
@@ -177,7 +174,7 @@ class AsyncBranch:
 
     def _live(self) -> RunnerClient:
         if self._client is None or self._sandbox.open_branch is not self:
-            raise SandboxError(OVER)
+            raise SandboxError("the branch is over: begin another one with branch()")
         if self._sandbox.client is not self._client or not self._client.alive:
             raise SandboxDied("it is not running")
         return self._client

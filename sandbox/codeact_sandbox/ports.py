@@ -20,8 +20,6 @@ from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.host.waiting import on_loop
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
 
-MAX_CLOSING = 4 * MAX_CHANNELS
-"""Connections, with those that the sandbox has not closed yet."""
 HEAD_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0
 _HOST = re.compile(rb"\r\nhost:[ \t]*([a-z0-9.]+)(?::[0-9]+)?[ \t]*\r\n", re.IGNORECASE)
@@ -138,14 +136,7 @@ class Ports(Channels):
 
     def open(self, port: int) -> Channel | None:
         """Connect to a port; None if there are too many connections."""
-        if len(self._serving) >= MAX_CHANNELS:
-            # A client that sends no more may have vanished: it makes room.
-            ended = (self._serving.get(each.ident) for each in tuple(self._channels.values()) if each.output_ended)
-            oldest = next(filter(None, ended), None)
-            if oldest is None:
-                return None
-            oldest.cancel()
-        if len(self._channels) >= MAX_CLOSING:
+        if len(self._channels) >= MAX_CHANNELS:
             return None
         channel = self._add(next(self._numbers))
         self.send_message(channel.ident, {"op": "open", "port": port})

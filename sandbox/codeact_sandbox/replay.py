@@ -36,7 +36,6 @@ DRAIN_STEP_S = 0.02
 EMPTY_BLOCK = Block("")
 # For the content of files that only the sandbox has, from its start.
 MAX_OWN_BYTES = 16 * 1024**2
-_AS_ON_HOST = "as on the host"
 
 
 class ExternalEffectsError(Exception):
@@ -86,7 +85,7 @@ class ReplayWorkspace:
 
     def _read_host(self, sizes: set[int]) -> None:
         for file in self._reader.outgoing():
-            self._host[file.name], self._host_fingerprints[file.name] = file, f"{_AS_ON_HOST}:"
+            self._host[file.name], self._host_fingerprints[file.name] = file, "as on the host:"
             as_sent = self._is_as_sent(file)
             if file.size in sizes and file.size <= MAX_HASHED_BYTES:
                 with contextlib.suppress(SandboxFileError):

@@ -14,7 +14,6 @@ from codeact_sandbox.types.host_names import is_address
 _VALID = datetime.timedelta(days=365)
 _MOST_HOSTS = 100
 _CLOCK_SKEW = datetime.timedelta(days=1)
-_NEEDED = "secrets= needs the package cryptography: pip install 'codeact-sandbox[secrets]'"
 
 
 class Authority:
@@ -26,7 +25,9 @@ class Authority:
             from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - as above
             from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
         except ImportError:
-            raise SandboxUnavailable(_NEEDED) from None
+            raise SandboxUnavailable(
+                "secrets= needs the package cryptography: pip install 'codeact-sandbox[secrets]'"
+            ) from None
         self._x509, self._hashes, self._serialization, self._ec = x509, hashes, serialization, ec
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._contexts: dict[str, ssl.SSLContext] = {}

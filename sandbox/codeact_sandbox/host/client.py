@@ -10,12 +10,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from codeact_sandbox.host import bootstrap, protocol
+from codeact_sandbox.host import protocol
 from codeact_sandbox.host.connection import Connection, State
 from codeact_sandbox.host.processes import Processes
 from codeact_sandbox.host.protocol import Hello, RunnerSettings
 from codeact_sandbox.host.requests import Requests, RunningBlocks
-from codeact_sandbox.host.runner_modules import RunnerModules
+from codeact_sandbox.host.runner_modules import RunnerModules, boot
 from codeact_sandbox.host.stream import ByteStream, Launcher
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.host.waiting import Completion, CrossLoopSemaphore, wait_for
@@ -96,8 +96,8 @@ class RunnerClient:
 
     def _launch(self, launched: Future[ByteStream]) -> None:
         try:
-            boot = bootstrap.boot(interpreter_variables(self.settings.environment))
-            launched.set_result(self._launcher.launch(boot))
+            variables = interpreter_variables(self.settings.environment)
+            launched.set_result(self._launcher.launch(boot(variables)))
         except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited
             self._launcher.close()
             launched.set_exception(error)

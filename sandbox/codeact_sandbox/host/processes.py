@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import STREAMS, Stream
@@ -32,6 +32,7 @@ _KILLED = 128 + 9
 _NOT_STARTED = ("NotStarted", "NoProcess")
 
 logger = logging.getLogger("codeact_sandbox")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -213,35 +214,40 @@ class Process:
     def _send(self, op: str, **more: object) -> None:
         self._connection.send(protocol.pack(wire.JOB, self.ident, {**more, "op": op}))
 
-    async def started(self) -> None:
-        """Wait until it runs; raises an error if it could not be started."""
+    async def _until(self, take: Callable[[], T | None], until: float | None = None) -> T:
+        """Wait until a function returns something; it is called again after each change."""
         while True:
             with self._lock:
-                started, changed = self._started, self._changed
-            if started:
-                break
-            await self._in_time(changed, ANSWER_TIMEOUT_S)
+                taken, changed = take(), self._changed
+            if taken is not None:
+                return taken
+            await self._in_time(changed, until)
+
+    async def started(self) -> None:
+        """Wait until it runs; raises an error if it could not be started."""
+        await self._until(lambda: self._started or None, time.monotonic() + ANSWER_TIMEOUT_S)
         if self._ended:
             self.end()
 
     async def read(self, until: float | None = None) -> tuple[Stream, bytes] | None:
         """Return the next output, None at its end. Until it is read, the command waits."""
-        while True:
-            with self._lock:
-                item = self._output.popleft() if self._output else None
-                ended, changed = self._ended, self._changed
-                if item is not None:
-                    self._room += len(item[1])
-                    self._unacknowledged += len(item[1])
-            if item is not None:
-                if self._unacknowledged >= WINDOW // 4 and not ended:
-                    self._send("credit", bytes=self._unacknowledged)
-                    self._unacknowledged = 0
-                return item
-            if ended:
-                self.end()
-                return None
-            await self._in_time(changed, None if until is None else until - time.monotonic())
+
+        def take() -> tuple[Stream | None, bytes] | None:
+            if not self._output:
+                return (None, b"") if self._ended else None
+            stream, data = self._output.popleft()
+            self._room += len(data)
+            self._unacknowledged += len(data)
+            return stream, data
+
+        stream, data = await self._until(take, until)
+        if stream is None:
+            self.end()
+            return None
+        if self._unacknowledged >= WINDOW // 4 and not self._ended:
+            self._send("credit", bytes=self._unacknowledged)
+            self._unacknowledged = 0
+        return stream, data
 
     async def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -261,12 +267,7 @@ class Process:
 
     async def close_stdin(self) -> None:
         """Close its standard input, after what was written."""
-        while True:
-            with self._lock:
-                sending, changed = self._sending and not self._ended, self._changed
-            if not sending:
-                break
-            await asyncio.wrap_future(changed)
+        await self._until(lambda: self._ended or not self._sending or None)
         self._input_closed = True
         self._send("end")
 
@@ -280,7 +281,7 @@ class Process:
 
     async def wait(self, until: float | None = None) -> End:
         """Wait for its end; `until` is as for `read`."""
-        await self._in_time(self.reply, None if until is None else until - time.monotonic())
+        await self._in_time(self.reply, until)
         return self.end()
 
     def end(self) -> End:
@@ -330,12 +331,13 @@ class Process:
         )
         return out, err
 
-    async def _in_time(self, future: Future[Any], timeout_s: float | None) -> None:
-        if timeout_s is None:
+    async def _in_time(self, future: Future[Any], until: float | None) -> None:
+        if until is None:
             await asyncio.wrap_future(future)
             return
         try:
-            await wait_for(future, max(0.0, timeout_s), f"the sandbox {self._name} did not report a command's end")
+            late = f"the sandbox {self._name} did not report a command's end"
+            await wait_for(future, max(0.0, until - time.monotonic()), late)
         except SandboxTimeout:
             await self._owner.stop()
             raise

@@ -31,7 +31,6 @@ Args:
     language: "python", "sh" or "bash". Only Python can call the tools.
     timeout: Seconds that the code may take. Default: the limit of the server.
 """
-CANT_ASK = "the MCP client can't ask its user; `--allow` of `codeact mcp` names tools that need no answer"
 
 # The `Context` of the request that runs the code.
 client: ContextVar[Any] = ContextVar("client")
@@ -88,7 +87,9 @@ class Wrapped:
         try:
             answer = await client.get().elicit(f"May the code call {call}", _Consent)
         except Exception:  # noqa: BLE001 - whatever the package or the client makes of a request that it does not know
-            return ToolApproval(False, CANT_ASK)
+            return ToolApproval(
+                False, "the MCP client can't ask its user; `--allow` of `codeact mcp` names tools that need no answer"
+            )
         return ToolApproval(answer.action == "accept", "the user did not allow it")
 
 

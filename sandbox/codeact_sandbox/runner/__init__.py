@@ -19,11 +19,11 @@ zygote/      A warm interpreter that has run no user code. Forks workers.
 supervisor/  PID 1. Holds the stream to the host, starts blocks, enforces deadlines, limits output, kills and reaps processes.
              supervisor (requests of the host), scheduler (which block runs when), event_loop,
              block, process_block, session_block (from a request to its result), block_report,
-             output_capture, cpu_time,
+             output_capture,
              session, checkpoints, session_environment (a session and its checkpoints),
              worker_processes (the zygote and the workers),
-             tool_relay, channels, proxy, ports (calls of host tools, and network connections of both directions),
-             files (of the workspace), ipc (what fills memory without a process)
+             tool_relay, channels, proxy (calls of host tools, and network connections of both directions),
+             files (of the workspace)
 
 What one block passes through, from the host's request to the host's result:
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from codeact_sandbox.types.filenames import printable, printable_text
 from codeact_sandbox.types.host_paths import parse_path
@@ -25,13 +26,8 @@ MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
 MAX_TOOLS = 100
 MAX_SHOWN_CHARS = 8000
+MAX_FIELDS_CHARS = 16 * 1024  # YAML that is made for it takes a second for 32 KiB
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_KEY = re.compile(r"([A-Za-z][\w.-]*):(?:[ \t]+(.*))?")
-_BLOCK = re.compile(r"[|>][+-]?")
-_COMMENT = re.compile(r"(?:^|\s)#.*")
-_QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+')\s*+(?:#.*)?""", re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U000([0-9A-Fa-f]{5})|(.))", re.DOTALL)
-_READ = ("name", "description", "allowed-tools")
 
 
 @dataclass(frozen=True)
@@ -192,62 +188,22 @@ def _check_files(folder: Path) -> None:
 
 
 def read_front_matter(text: str) -> dict[str, str | list[str]]:
-    """Read the name, the description and the allowed tools above the text of a SKILL.md: texts, or lists of texts.
-
-    It is the part of YAML that skills are written in. Anchors, tags and objects in braces are refused in them, so that no two
-    programs read different things. Other fields, such as `metadata`, are only looked at for their end.
-    """
-    lines = text.splitlines()
-    ends = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
-    if len(ends) < 2 or ends[0] != 0:
+    """Read the name, the description and the allowed tools above the text of a SKILL.md: texts, or lists of texts."""
+    yaml: Any = import_module("yaml")  # which a sandbox without skills does not need
+    parts = re.split(r"^---[ \t]*$", text, maxsplit=2, flags=re.MULTILINE)
+    if len(parts) < 3 or parts[0]:
         raise ValueError(f"its {FILE} must begin with fields between two lines of ---")
-    fields: dict[str, str | list[str]] = {}
-    rows = deque(lines[1 : ends[1]])
-    while rows:
-        line = rows.popleft()
-        if not line.strip() or line.startswith("#"):
-            continue
-        found = _KEY.fullmatch(line.rstrip())
-        if found is None:
-            raise ValueError(f"its {FILE} has a line that is no field: {line.strip()[:80]!r}")
-        key, first, below = found[1], (found[2] or "").strip(), list[str]()
-        if key in fields:
-            raise ValueError(f"its {FILE} has the field {key} twice")
-        if key in _READ and (quoted := _QUOTED.match("\n".join([first, *rows]))):
-            # The lines of a text in quotes need no indentation.
-            below += [rows.popleft() for _ in range(quoted[1].count("\n"))]
-        while rows and (not rows[0].strip() or rows[0][0] in " \t}]" or rows[0].startswith("- ")):
-            below.append(rows.popleft())
-        fields[key] = _value(key, first, below) if key in _READ else ""
-    return {key: fields[key] for key in _READ if key in fields}
-
-
-def _value(key: str, first: str, below: list[str]) -> str | list[str]:
-    words = [line.strip() for line in below if line.strip()]
-    if _BLOCK.fullmatch(first):
-        return ("\n" if first[0] == "|" else " ").join(words)
-    if not first and words and words[0].startswith("- "):
-        return [_scalar(key, word.removeprefix("- ").strip()) for word in words]
-    if first.startswith("[") and first.endswith("]"):
-        return [_scalar(key, part.strip()) for part in first[1:-1].split(",") if part.strip()]
-    return _scalar(key, "\n".join(filter(None, [first, *words]))).replace("\n", " ")
-
-
-def _scalar(key: str, text: str) -> str:
-    quote = text[:1]
-    if quote in ("'", '"') and quote:
-        quoted = _QUOTED.fullmatch(text)
-        if quoted is None:
-            raise ValueError(f"its field {key} has a quote that does not end")
-        inner = quoted[1][1:-1]
-        return inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
-    if quote and quote in "&*!{}[]|>%@`":
-        raise ValueError(f"its field {key} is not plain text: put it in quotes")
-    return _COMMENT.sub("", text).strip()
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code, char = match[1] or match[2] or match[3], match[4]
-    if code:
-        return chr(int(code, 16))
-    return {"n": " ", "r": " ", "t": " ", "\n": ""}.get(char, char)
+    if len(parts[1]) > MAX_FIELDS_CHARS:
+        raise ValueError(f"its fields have more than {MAX_FIELDS_CHARS:,} characters")
+    try:
+        fields = yaml.load(parts[1], yaml.BaseLoader)  # whose values are texts, lists and dicts
+    except (yaml.YAMLError, RecursionError) as error:
+        problem = getattr(error, "problem", None) or "nested too deeply"
+        raise ValueError(f"the fields of its {FILE} are not YAML: {printable(problem)}") from None
+    if not isinstance(fields, dict):
+        raise ValueError(f"the fields of its {FILE} are not YAML: no names with values")  # noqa: TRY004 - what callers expect
+    read: dict[str, str | list[str]] = {}
+    for key in ("name", "description", "allowed-tools"):
+        value = fields.get(key, "")
+        read[key] = list(map(str, value)) if isinstance(value, list) else " ".join(str(value).split())
+    return {key: value for key, value in read.items() if value}

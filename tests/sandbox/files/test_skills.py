@@ -85,7 +85,7 @@ def test_fields_are_read_as_yaml_reads_them(make: Make) -> None:
         ("description: 'It''s: \"so\"'",): {"description": 'It\'s: "so"'},
         ('description: "a \\"b\\" # c"', "x:", "  y: 1", "z: 2"): {"description": 'a "b" # c'},
         ('description: "It\\u00eds \\', '  \\ so \\x41"  # c', 'metadata: {"a": [1]}', "x.y:", "  {", "  }"): {
-            "description": "Itís  so A"
+            "description": "Itís so A"
         },
         ("description: 'One", "- two", "", "three: 4'", "name: a"): {"description": "One - two three: 4", "name": "a"},
         ("description: >-", "  One", "  two.", "", "# comment", "name: a"): {"description": "One two.", "name": "a"},
@@ -119,10 +119,12 @@ def _yaml(lines: tuple[str, ...]) -> dict[str, Any]:
         (["name: PDF", "description: x"], "its name must be lower-case letters, .*, not 'PDF'"),
         (["name: a--b", "description: x"], "its name must be lower-case letters, .*, not 'a--b'"),
         (["name: other", "description: x"], "its name is 'other', and its folder must have the same"),
-        (["name: pdf", "description: &a x"], "its field description is not plain text: put it in quotes"),
-        (["name: pdf", "description: 'x"], "its field description has a quote that does not end"),
-        (["name: pdf", "name: pdf"], "its SKILL.md has the field name twice"),
-        (["name: pdf", "{{"], "its SKILL.md has a line that is no field: '{{'"),
+        (["name: pdf", "description: [x]"], "its description is missing: say what it does, and when to use it"),
+        (["name: pdf", "description: 'x"], "the fields of its SKILL.md are not YAML: found unexpected end of stream"),
+        (["name: pdf", "{{"], "the fields of its SKILL.md are not YAML: could not find expected ':'"),
+        (["- name"], "the fields of its SKILL.md are not YAML: no names with values"),
+        (["[" * 16_000], "the fields of its SKILL.md are not YAML: nested too deeply"),
+        (["name: pdf", "allowed-tools: " + "a(" * 8200], "its fields have more than 16,384 characters"),
     ],
 )
 def test_broken_front_matter_is_one_clear_line(lines: list[str], words: str, make: Make) -> None:
@@ -157,9 +159,5 @@ def test_what_is_no_skill_or_a_bomb_is_one_clear_line(root: Path, make: Make) ->
     after(nested, "its folders are nested deeper than 16")
     after(large, "it has more than 2,000 files, or more than 64 MiB")
     after(lambda f: [(f / str(n)).touch() for n in range(2001)], "it has more than 2,000 files, or more than 64 MiB")
-    for number, field in enumerate(("allowed-tools: " + "a(" * 120_000, "\n" * 250_000)):  # each took more than 10 s
-        folder = make(f"long-{number}")
-        (folder / "SKILL.md").write_text(f"---\nname: {folder.name}\ndescription: long\n{field}\n---\n")
-        assert find_skills([folder])[0].allowed_tools == ("a",) * 100 * (not number)
     (make("fine") / "inner").symlink_to("scripts")
     assert [each.name for each in find_skills([root / "fine"])] == ["fine"]

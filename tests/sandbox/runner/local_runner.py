@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from codeact_sandbox.host import bootstrap, protocol, runner_modules
+from codeact_sandbox.host import protocol, runner_modules
 from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.environment import interpreter_variables
@@ -42,7 +42,7 @@ class LocalRunner:
         self._parser = wire.Parser()
         self._frames: list[tuple[bytes, int, bytes]] = []
         self._ident = 0
-        boot = bootstrap.boot(interpreter_variables(self.config["environment"]))
+        boot = runner_modules.boot(interpreter_variables(self.config["environment"]))
         show = [] if cgroup is None else ["sh", "-c", 'mount --bind "$0" /sys/fs/cgroup && exec "$@"', str(cgroup)]
         self._process = subprocess.Popen(
             [*NAMESPACES, *show, python, "-I", "-S", "-c", boot],

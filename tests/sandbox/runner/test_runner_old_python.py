@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.host import bootstrap, protocol, runner_modules
+from codeact_sandbox.host import protocol, runner_modules
 from tests.cases import case
 from tests.sandbox.runner.local_runner import LocalRunner, find_python
 
@@ -72,10 +72,11 @@ class TestSource:
         # These go into the module of the host tools.
         apart = {"worker.tool_values", "worker.value_codec"}
         assert (
-            set(bootstrap.MODULES) == {f"{path.parent.name}.{path.stem}" for path in RUNNER.glob("*/[a-z]*.py")} - apart
+            set(runner_modules.MODULES)
+            == {f"{path.parent.name}.{path.stem}" for path in RUNNER.glob("*/[a-z]*.py")} - apart
         )
         seen: set[str] = set()
-        for name in bootstrap.MODULES:
+        for name in runner_modules.MODULES:
             folder, _, module = name.partition(".")
             for node in ast.parse((RUNNER / folder / f"{module}.py").read_text()).body:
                 if isinstance(node, ast.ImportFrom) and node.level:
@@ -192,24 +193,28 @@ class TestBootCode:
         python = find_python(version)
         if python is None:
             pytest.skip(f"no Python {version} on this machine")
-        ended = subprocess.run([python, "-I", "-S", "-c", bootstrap.BOOT], input=b"", capture_output=True, check=False)
+        ended = subprocess.run(
+            [python, "-I", "-S", "-c", runner_modules.BOOT], input=b"", capture_output=True, check=False
+        )
         assert ended.returncode == 1
         assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
 
     def test_boot_code_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
         for sent in (b"", b"B\0", runner_modules.compiled_frame()[:1000], runner_modules.compiled_frame()):
             ended = subprocess.run(
-                [python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False
+                [python, "-I", "-S", "-c", runner_modules.BOOT], input=sent, capture_output=True, check=False
             )
             assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
     def test_boot_code_refuses_a_frame_that_is_too_large(self, python: str) -> None:
         sent = b"B" + (0).to_bytes(4, "big") + (2**32 - 1).to_bytes(4, "big")
-        ended = subprocess.run([python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False)
+        ended = subprocess.run(
+            [python, "-I", "-S", "-c", runner_modules.BOOT], input=sent, capture_output=True, check=False
+        )
         assert (ended.returncode, ended.stderr) == (1, b"a frame is too large\n")
 
     @pytest.mark.parametrize(
-        "boot", [bootstrap.BOOT, bootstrap.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
+        "boot", [runner_modules.BOOT, runner_modules.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
     )
     def test_boot_code_imports_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
         for name in ("json", "struct", "types", "os", "builtins", "encodings", "codecs", "site"):

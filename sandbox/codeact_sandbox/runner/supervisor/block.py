@@ -7,7 +7,7 @@ import signal
 import time
 
 from ..shared import system, wire
-from . import block_report, cpu_time, files, output_capture, tool_relay
+from . import block_report, files, output_capture, tool_relay
 
 KILL_CHECK_S = 2.0
 MAX_RETRIES = 3
@@ -19,9 +19,7 @@ MAX_FLUSH_WAITS = 10
 FORK_TIMEOUT_S = 1.0
 RESUME_INTERVAL_S = 1.0
 MIN_CPU_CHECK_S = 0.1
-NOT_SAVED = "There was no room in the workspace to save the code as %s; it was run from memory."
 NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
-CHILD_OUT_OF_MEMORY = "A process that the code started was killed: the sandbox's memory limit was reached."
 
 
 class Block:
@@ -84,7 +82,7 @@ class Block:
         self.began = time.monotonic()
         if self.request["cpu_seconds"]:
             # Before the block runs: what it uses earlier would not count.
-            self.cpu_meter = cpu_time.CpuTimeMeter(self.root_pids)
+            self.cpu_meter = system.CpuTimeMeter(self.root_pids)
         self.worker.connection.send(wire.pack(wire.RUN_BLOCK, self.token, message, self.code, wire.MAX_REQUEST), fds)
         for capture in self.captures:
             self.supervisor.output_reader.start(capture)
@@ -296,10 +294,12 @@ class Block:
 
     def _add_notes(self, outcome):
         if outcome not in ("oom", "cancel") and self._out_of_memory():
-            self.notes.append(CHILD_OUT_OF_MEMORY)
+            self.notes.append("A process that the code started was killed: the sandbox's memory limit was reached.")
         if self.code_not_saved and self.request["path"]:
             path = os.path.relpath(self.request["path"], self.supervisor.config["workspace"])
-            self.notes.append(NOT_SAVED % path)
+            self.notes.append(
+                "There was no room in the workspace to save the code as %s; it was run from memory." % path
+            )
 
     def _add_changed_files(self, message):
         """Add the list of changed files to the result; return the content of the small ones."""

@@ -7,8 +7,6 @@ from . import block, process_block
 DISCONNECT_GRACE_S = 1.0
 CHECKPOINT_GRACE_S = 1.0
 CONNECTION_LOST = "the code closed or misused the socket by which its interpreter reports"
-NO_CHECKPOINT = "No checkpoint is kept, so a block that fails now loses the session's variables: %s."
-NEW_SESSION = "The session had ended between two blocks; this block ran in a new, empty one."
 
 
 class SessionBlock(block.Block):
@@ -32,7 +30,7 @@ class SessionBlock(block.Block):
             self.session.kill()
             self.session.start()
             self.state = "lost"
-            self.notes.append(NEW_SESSION)
+            self.notes.append("The session had ended between two blocks; this block ran in a new, empty one.")
         self.notes += self.session.take_notes()
         self.worker = self.session.worker
         self.worker.resume()
@@ -65,7 +63,9 @@ class SessionBlock(block.Block):
         if self.checkpoint is not None:
             reason = self.checkpoint.skipped
             if reason and not self.session.without_checkpoint:  # only the first of several blocks says so
-                self.notes.append(NO_CHECKPOINT % reason)
+                self.notes.append(
+                    "No checkpoint is kept, so a block that fails now loses the session's variables: %s." % reason
+                )
             self.session.without_checkpoint = bool(reason)
             self.used_checkpoint = self.checkpoint
         self.finish()

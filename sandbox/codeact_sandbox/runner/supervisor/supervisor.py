@@ -14,7 +14,6 @@ from . import (
     files,
     job,
     output_capture,
-    ports,
     process_block,
     proxy,
     scheduler,
@@ -58,7 +57,7 @@ class Supervisor:
         self.scheduler = scheduler.Scheduler(self)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
-        self.ports = ports.Ports(self)
+        self.ports = channels.Ports(self)
         # Channels that wait until nothing else waits for the stream to the host.
         self.stalled = []
         # Relays that wait until the stream to the host has room.

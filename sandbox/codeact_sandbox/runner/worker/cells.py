@@ -9,7 +9,6 @@ import sys
 from . import cell_text, definitions, display, execution, ipython_shell, small_shell, values
 
 _MAX_VALUES = 1000
-_NOT_LOADED = "IPython is installed but could not be loaded (%s: %s); a small set of magics is used instead\n"
 _CO_COROUTINE = 0x80  # the module inspect takes milliseconds to import
 _ANNOTATIONS = __future__.annotations.compiler_flag
 
@@ -60,7 +59,10 @@ class Cells:
                 self.shell = ipython_shell.load(self) or small_shell.ZMQLikeSmallShell(self)
             except Exception as error:
                 self.shell = small_shell.ZMQLikeSmallShell(self)
-                sys.stderr.write(_NOT_LOADED % (type(error).__name__, error))
+                sys.stderr.write(
+                    "IPython is installed but could not be loaded (%s: %s); a small set of magics is used instead\n"
+                    % (type(error).__name__, error)
+                )
             self.public = self.shell.public
         return self.shell
 

@@ -25,7 +25,6 @@ ALWAYS_FITS_SHARE = 0.1
 # How often to check, each millisecond, whether the memory of an ending checkpoint has become free.
 ENDING_CHECKS = 50
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-HAS_ENDED = "the session has ended"
 NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves no room for a copy of it"
 _EVERY_SIGNAL = signal.valid_signals()
 # A signal set of the C library: Python's own call creates objects, and memory that is written to has to be copied.
@@ -135,7 +134,7 @@ def why_too_large(memory_limit, pid="self"):
     if memory_limit:
         statm = system.read_small("/proc/%s/statm" % pid)
         if statm is None:
-            return HAS_ENDED
+            return "the session has ended"
         own = int(statm.split()[1]) * PAGE_BYTES
     if own <= (memory_limit or 0) * ALWAYS_FITS_SHARE:
         return None

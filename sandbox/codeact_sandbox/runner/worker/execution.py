@@ -20,7 +20,6 @@ MESSAGE_LIMIT = 16 * 1024
 NAME_LIMIT = 200
 CHAIN_LIMIT = 20
 PRINTED_LIMIT = 2 * 1024 * 1024  # above the usual limit of an output, so that a result says that it was cut
-LEFT_OUT = "%s\n[... %d characters left out ...]\n%s"
 # Files whose lines are left out of tracebacks: the author of the code can change nothing there.
 _own_files = ("<codeact ", "<host_tools.")
 
@@ -167,7 +166,7 @@ def _cut(text):
     if not isinstance(text, str) or len(text) <= PRINTED_LIMIT:
         return text
     half = PRINTED_LIMIT // 2
-    return LEFT_OUT % (text[:half], len(text) - 2 * half, text[-half:])
+    return "%s\n[... %d characters left out ...]\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
 
 
 def _shorten_chain(error):

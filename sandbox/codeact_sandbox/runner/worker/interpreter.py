@@ -25,7 +25,6 @@ WARM_UP_REQUEST = dict(
     mode="process",
     fds=2,
 )
-IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside of a function need a session.\n"
 
 
 class ScriptInterpreter:
@@ -60,7 +59,9 @@ class ScriptInterpreter:
             and outcome.error["type"] == "SyntaxError"
             and _looks_like_a_cell(code, outcome.error["message"])
         ):
-            execution.print_error(IS_A_CELL)
+            execution.print_error(
+                "In process mode a block is a script. `!`, `%` and `await` outside of a function need a session.\n"
+            )
         return outcome
 
 
@@ -213,9 +214,6 @@ NO_INPUT = (
     "nobody can answer %s here: put the value into the code, read it from a file or a variable of the environment, or ask "
     "for it in your answer"
 )
-NO_DEBUGGER = (
-    "breakpoint() does nothing here: there is no debugger, because nobody can type; print the values instead\n"
-)
 
 
 def _replace_interactive(get_ipython):
@@ -236,7 +234,9 @@ def _replace_interactive(get_ipython):
 
 
 def _skip(*_args, **_options):
-    sys.stderr.write(NO_DEBUGGER)
+    sys.stderr.write(
+        "breakpoint() does nothing here: there is no debugger, because nobody can type; print the values instead\n"
+    )
 
 
 def _fit_pandas():

@@ -12,7 +12,6 @@ NO_EDITOR = "there is no editor here, because nobody can type: use %%writefile"
 NO_BROWSER = (
     "there is no browser here: run JavaScript as a block of the language `javascript` (%%sandbox --language javascript)"
 )
-NO_DEBUGGER = "there is no debugger here, because nobody can type: print the values instead\n"
 
 
 def load(cells):
@@ -221,4 +220,4 @@ def _refusing(reason):
 
 
 def _no_debugger(*_args):
-    sys.stderr.write(NO_DEBUGGER)
+    sys.stderr.write("there is no debugger here, because nobody can type: print the values instead\n")

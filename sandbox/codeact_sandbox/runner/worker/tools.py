@@ -13,7 +13,6 @@ from . import tool_client
 
 MODULE = "host_tools"
 STUBS = "_stubs"
-NO_BLOCK = "host tools can be called only while a Python block runs"
 # Exceptions that would end a loop or the process where nobody expects them, or that need other arguments.
 _NOT_RAISED = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationError", "TabError"} | {
     "UnicodeDecodeError",
@@ -191,7 +190,7 @@ async def call_async(name, arguments):
 def _current():
     client = _Running.client
     if client is None:
-        raise RuntimeError(NO_BLOCK)
+        raise RuntimeError("host tools can be called only while a Python block runs")
     return client
 
 
