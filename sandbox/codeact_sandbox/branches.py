@@ -40,8 +40,6 @@ inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=No
 
 
 class HasSession(HasCommands, Protocol):
-    """What branches need of a `AsyncSandbox`."""
-
     client: RunnerClient | None
     open_branch: AsyncBranch | None
     _session: CrossLoopSemaphore

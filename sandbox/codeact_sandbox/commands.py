@@ -31,8 +31,6 @@ OnOutput = Callable[[Stream, bytes], Any]
 
 
 class HasCommands(Protocol):
-    """What commands need of a `AsyncSandbox`."""
-
     options: SandboxOptions
     timeout: float
     replaying_now: bool
@@ -241,7 +239,6 @@ async def live_client(sandbox: HasCommands) -> RunnerClient:
 
 
 async def _prepared(sandbox: HasCommands) -> RunnerClient:
-    """Return the running sandbox, with what has changed on the host."""
     client = await live_client(sandbox)
     if sandbox.open_branch is not None:  # the host gets its files later, if at all, and it has no network
         return client
@@ -304,7 +301,6 @@ async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
 
 
 async def _finished(sandbox: HasCommands, client: RunnerClient, process: Process) -> ExecResult:
-    """Copy the files that were made to the host, and return the result."""
     process.end()
     workspace = sandbox._folder.workspace
     if workspace is None or not client.alive:

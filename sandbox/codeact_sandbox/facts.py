@@ -76,7 +76,6 @@ class SandboxFacts:
 
 
 def known_facts(options: SandboxOptions) -> SandboxFacts:
-    """Return what follows from the options alone."""
     mounted, limits = options.bind_dir is not None, options.limits.resolved()
     return SandboxFacts(
         timeout_s=options.timeout,
@@ -96,7 +95,6 @@ def _hosts_of_secrets(options: SandboxOptions) -> list[str]:
 
 
 def packages_to_find(options: SandboxOptions) -> tuple[str, ...]:
-    """Return the names of the packages whose versions the runner tells in its first message."""
     names = map(_project, [*getattr(options, "all_packages", []), *PACKAGES])
     return tuple(dict.fromkeys(names))[:MAX_ITEMS]
 

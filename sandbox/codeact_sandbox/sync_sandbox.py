@@ -40,14 +40,13 @@ CANCEL_GRACE_S = 1.0
 MAX_SHOWN_OUTPUT = 2_000
 
 
-def _waiting(
-    method: Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Sandbox, P], T]:
-    """Return the method of `Sandbox` that runs one of `AsyncSandbox` and waits for it."""
+def _waiting(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return the method that runs one of the asynchronous object inside, and waits for it."""
 
     @wraps(method)
-    def wait_for_it(self: Sandbox, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._wait(method(self._box, *args, **kwargs))
+    def wait_for_it(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = self._wait(method(self._inner, *args, **kwargs))
+        return found
 
     return wait_for_it
 
@@ -86,7 +85,7 @@ class Sandbox:
         pool: SandboxPool | None = None,
         **options: Unpack[SandboxKeywords],
     ) -> None:
-        self._box = AsyncSandbox(
+        self._inner = AsyncSandbox(
             backend,
             tools=tools,
             approve_tool=approve_tool,
@@ -126,11 +125,11 @@ class Sandbox:
 
     def forward(self, port: int) -> Forward:
         """Let this machine connect to a port in the sandbox: see `AsyncSandbox.forward`."""
-        return Forward(self, self._wait(self._box.forward(port)))
+        return Forward(self, self._wait(self._inner.forward(port)))
 
     def branch(self) -> Branch:
         """Return a branch of the session, for `with`: see `AsyncSandbox.branch`."""
-        return Branch(self, self._box.branch())
+        return Branch(self, self._inner.branch())
 
     def __enter__(self) -> Self:
         self.start()
@@ -157,13 +156,13 @@ class Sandbox:
     ) -> Job | None:
         """Start the sandbox, or a command in the background: see `AsyncSandbox.start`."""
         if command is None:
-            return self._wait(self._box.start())
-        return Job(self, self._wait(self._box.start(command, cwd=cwd, env=env, stdin=stdin)))
+            return self._wait(self._inner.start())
+        return Job(self, self._wait(self._inner.start(command, cwd=cwd, env=env, stdin=stdin)))
 
     @property
     def jobs(self) -> list[Job]:
         """The jobs of this sandbox: those that run, and the last 32 that have ended."""
-        return [Job(self, job) for job in self._box.jobs]
+        return [Job(self, job) for job in self._inner.jobs]
 
     def stop(self) -> None:
         """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
@@ -175,7 +174,7 @@ class Sandbox:
             outcomes, self._outcomes = self._outcomes, set()
         if loop is None or thread is None:
             return
-        stopping = asyncio.run_coroutine_threadsafe(_shut_down(self._box, outcomes), loop)
+        stopping = asyncio.run_coroutine_threadsafe(_shut_down(self._inner, outcomes), loop)
         stopping.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
         try:
             stopping.result()
@@ -185,16 +184,16 @@ class Sandbox:
 
     def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
         """Attach a recorder and observers, which are called in the sandbox's own thread: see `AsyncSandbox.attach`."""
-        return self._box.attach(recorder=recorder, observers=observers)
+        return self._inner.attach(recorder=recorder, observers=observers)
 
     def add_tools(self, tools: Sequence[Tool]) -> None:
         """Let the code call more host tools, from the next block on: see `AsyncSandbox.add_tools`."""
-        self._box.add_tools(tools)
+        self._inner.add_tools(tools)
 
     @property
     def work_dir(self) -> Path:
         """The folder on the host whose files are exchanged with the workspace; a temporary one is known after the start."""
-        return self._box.work_dir
+        return self._inner.work_dir
 
     def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
         """Run code; the sandbox is started if it is not running.
@@ -214,7 +213,7 @@ class Sandbox:
                 with the output so far; the traceback shows the last lines of it.
         """
         try:
-            return self._wait(self._box.run(code, language, timeout))
+            return self._wait(self._inner.run(code, language, timeout))
         except KeyboardInterrupt as interrupt:
             result: Result | None = getattr(interrupt, "result", None)
             if result is not None and result.output:
@@ -226,7 +225,7 @@ class Sandbox:
         self, code: str, language: str = "python", timeout: float | None = None
     ) -> Generator[OutputChunk | Result, None, None]:
         """Run code and yield its output while it is written, and finally the `Result`: see `AsyncSandbox.stream`."""
-        items = self._box.stream(code, language, timeout)
+        items = self._inner.stream(code, language, timeout)
         loop = self._running_loop()
         try:
             while (item := self._wait(_next(items), loop)) is not None:
@@ -286,56 +285,47 @@ class Sandbox:
         return self._loop
 
 
-def _of_job(
-    method: Callable[Concatenate[AsyncJob, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Job, P], T]:
-    """Return the method of `Job` that runs one of `AsyncJob` and waits for it."""
+class _Part:
+    """Something in a sandbox whose methods run in the sandbox's thread, as long as it is the same sandbox."""
 
-    @wraps(method)
-    def wait_for_it(self: Job, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._sandbox._wait(method(self._job, *args, **kwargs), self._loop)
+    def __init__(self, sandbox: Sandbox, inner: Any) -> None:
+        self._sandbox = sandbox
+        self._inner = inner
+        self._loop = sandbox._loop
 
-    return wait_for_it
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._sandbox._wait(work, self._loop)
 
 
-class Job:
+class Job(_Part):
     """A command in the background, like `AsyncJob`, with methods that wait; an interrupt (Ctrl-C) ends the waiting only."""
 
     def __init__(self, sandbox: Sandbox, job: AsyncJob) -> None:
-        self._sandbox = sandbox
-        self._job = job
-        self._loop = sandbox._loop
-
-    @property
-    def id(self) -> int:
+        super().__init__(sandbox, job)
+        self.id = job.id
         """Its number in the sandbox."""
-        return self._job.id
-
-    @property
-    def command(self) -> Words:
+        self.command = job.command
         """The command."""
-        return self._job.command
 
     @property
     def exit_code(self) -> int | None:
         """Its exit code; None while it runs."""
-        return self._job.exit_code
+        found: int | None = self._inner.exit_code
+        return found
 
-    wait = _of_job(AsyncJob.wait)
-    output = _of_job(AsyncJob.output)
-    signal = _of_job(AsyncJob.signal)
-    kill = _of_job(AsyncJob.kill)
-    write = _of_job(AsyncJob.write)
-    close_stdin = _of_job(AsyncJob.close_stdin)
+    wait = _waiting(AsyncJob.wait)
+    output = _waiting(AsyncJob.output)
+    signal = _waiting(AsyncJob.signal)
+    kill = _waiting(AsyncJob.kill)
+    write = _waiting(AsyncJob.write)
+    close_stdin = _waiting(AsyncJob.close_stdin)
 
 
-class Forward:
+class Forward(_Part):
     """A port of a sandbox that this machine can reach, until `close` or the end of the sandbox; for `with`."""
 
     def __init__(self, sandbox: Sandbox, forward: AsyncForward) -> None:
-        self._sandbox = sandbox
-        self._forward = forward
-        self._loop = sandbox._loop
+        super().__init__(sandbox, forward)
         self.port = forward.port
         """The port in the sandbox."""
         self.socket = forward.socket
@@ -346,7 +336,7 @@ class Forward:
     def close(self) -> None:
         """Close it, with its connections; repeated calls are harmless."""
         if self._sandbox._loop is self._loop:  # else the sandbox has been stopped
-            self._sandbox._wait(self._forward.close(), self._loop)
+            self._wait(self._inner.close())
 
     def __enter__(self) -> Self:
         return self
@@ -355,27 +345,21 @@ class Forward:
         self.close()
 
 
-class Branch:
+class Branch(_Part):
     """A branch of a session, like `AsyncBranch`, with methods that wait; an interrupt (Ctrl-C) kills its running block."""
 
-    def __init__(self, sandbox: Sandbox, branch: AsyncBranch) -> None:
-        self._sandbox = sandbox
-        self._branch = branch
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._sandbox._wait(work)  # it can be left after a stop
 
     def __enter__(self) -> Self:
-        self._sandbox._wait(self._branch.__aenter__())
+        self._wait(self._inner.__aenter__())
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._sandbox._wait(self._branch.__aexit__(kind))
+        self._wait(self._inner.__aexit__(kind))
 
-    def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
-        """Run code in the branch: see `AsyncBranch.run`."""
-        return self._sandbox._wait(self._branch.run(code, language, timeout))
-
-    def keep(self) -> None:
-        """Make the branch the session, store its files on the host, and end it."""
-        self._sandbox._wait(self._branch.keep())
+    run = _waiting(AsyncBranch.run)
+    keep = _waiting(AsyncBranch.keep)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -133,7 +133,7 @@ def test_a_sandbox_that_ends_in_a_branch(backend: str, tmp_path: Path) -> None:
         (tmp_path / "data.txt").write_text("before")
         attempt = box.branch().__enter__()
         attempt.run("open('data.txt', 'w').write('branch')")
-        client = box._box.client
+        client = box._inner.client
         assert client is not None
         client.stop_blocking()
         with pytest.raises(SandboxDied, match="as before the branch"):

@@ -76,7 +76,7 @@ def test_an_error_says_which_option_is_wrong(options: Any, error: Any, words: An
 
 
 TWO_GB: dict[str, Callable[[], SandboxOptions]] = {
-    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._box.options,
+    "Sandbox": lambda: Sandbox(memory="2g", cpus=2)._inner.options,
     "AsyncSandbox": lambda: AsyncSandbox("bubblewrap", memory="2g", cpus=2).options,
     "DockerOptions": lambda: DockerOptions(memory="2g", cpus=2),
     "BubblewrapOptions": lambda: BubblewrapOptions(memory="2g", cpus=2),

@@ -36,7 +36,6 @@ class Authority:
         self.pem: str = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def _sign(self, name: str, public_key: Any, host: Any) -> Any:
-        """Return the certificate of a host, or the authority's own for None."""
         x509, now = self._x509, datetime.datetime.now(datetime.UTC)
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         extensions: list[tuple[Any, bool]] = [

@@ -85,7 +85,6 @@ class Channel:
         return self._consumed(await self._reader.readexactly(size))
 
     async def read_head(self) -> bytes:
-        """Return the bytes up to and including the first empty line."""
         return self._consumed(await self._reader.readuntil(b"\r\n\r\n"))
 
     def _consumed(self, data: bytes) -> bytes:
@@ -157,8 +156,6 @@ async def relay(
 
 
 class Channels:
-    """The channels of one sandbox that one side has opened."""
-
     def __init__(self) -> None:
         self._channels: dict[int, Channel] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
@@ -207,7 +204,6 @@ class Channels:
         (self.take if ident >= FIRST_OF_HOST else earlier)(ident, payload)
 
     def take(self, ident: int, payload: bytes) -> None:
-        """Process a frame from the sandbox; called in the connection's thread."""
         message, data = protocol.unpack(payload)
         op, credit = message.get("op"), message.get("bytes", 0)
         if op not in _OPS or not isinstance(credit, int) or not 0 <= credit <= WINDOW or (data and op != "data"):

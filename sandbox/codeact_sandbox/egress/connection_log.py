@@ -51,7 +51,6 @@ class ConnectionLog:
         return self._count
 
     def since(self, mark: int) -> tuple[NetworkConnection, ...]:
-        """Return the connections that have begun since a mark, in their present state."""
         with self._lock:
             return tuple(entry.to_connection() for entry in self._entries if entry.number > mark)
 

@@ -46,7 +46,6 @@ class Gateway(Channels):
         return self.log.mark()
 
     def add_connections(self, result: Result, mark: int) -> None:
-        """Add the connections that began since a mark of `begin_block` to a result."""
         result.connections = self.log.since(mark)
         result.notes = (*result.notes, *notes(result.connections), *self.log.remarks_since(mark))
 

@@ -64,7 +64,6 @@ async def serve(
     local: PackageIndex | None = None,
     secrets: Secrets | None = None,
 ) -> None:
-    """Read the request of a connection, and serve or refuse it."""
     entry = None
     try:
         head = await _read_head(channel)

@@ -65,7 +65,6 @@ class MaskedStream:
         self._rest = b""
 
     def feed(self, piece: bytes, *, last: bool = False) -> bytes:
-        """Return what can be passed on."""
         passed, size = [], max(_SLICE, self._mask.most_held)
         for start in range(0, len(piece) or 1, size):  # no other thread runs while a part is searched
             data = self._mask.apply(self._rest + piece[start : start + size])
@@ -77,8 +76,6 @@ class MaskedStream:
 
 
 class Secrets:
-    """Puts secrets into requests and takes them out of answers."""
-
     def __init__(self, values: Sequence[SecretValue]) -> None:
         self.placeholders = {
             each.name: f"placeholder-{secrets.token_hex(16)}" for each in values
@@ -89,7 +86,6 @@ class Secrets:
         self._trust: ssl.SSLContext | None = None
 
     def _for(self, host: str, port: int) -> dict[bytes, bytes]:
-        """Return the values that a host may get, by their placeholders."""
         return {
             self.placeholders[each.name].encode(): each.value
             for each in self._values
@@ -109,7 +105,6 @@ class Secrets:
         return self._trust
 
     def put_in(self, headers: Headers, host: str, port: int) -> Headers:
-        """Return the headers of a request with the values that its host may get."""
         values = self._for(host, port)
         pattern = re.compile(b"|".join(values))
         passed = [(name, _replace(value, pattern, values)) for name, value in headers if name.lower() not in _NO_PART]

@@ -53,7 +53,6 @@ class TlsChannel:
                 await self.channel.write(data)
 
     async def read(self) -> bytes:
-        """Return what has arrived, at least one byte; empty at the end of the sandbox's data."""
         if self._buffered:
             data, self._buffered = self._buffered, b""
             return data

@@ -203,7 +203,6 @@ def _error_info(error: Mapping[str, Any]) -> ErrorInfo:
 
 
 def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
-    """Make an `Artifact` from an entry of the runner's list of changed files."""
     name = str(entry["name"])
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Artifact(name, int(entry["size"]), media_type, **more)

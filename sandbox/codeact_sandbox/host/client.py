@@ -147,7 +147,6 @@ class RunnerClient:
         return hello
 
     async def stop(self) -> None:
-        """Stop it and everything in it; repeated calls are harmless."""
         await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self.stop_blocking)))
 
     def stop_blocking(self) -> None:

@@ -232,7 +232,6 @@ class Connection:
         return self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)
 
     def _serve(self) -> None:
-        """Read, and write what is queued, until the connection is being closed."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
             selector.register(self._stream.read_fd, selectors.EVENT_READ)
@@ -351,7 +350,6 @@ class Connection:
         raise SandboxProtocolError(f"the sandbox {self._name} gave up: {printable(str(message.get('error'))[:2000])}")
 
     def _finish(self, error: SandboxError) -> None:
-        """Close the stream and notify everybody who waits."""
         self._begin_closing()
         with self._stream_lock:
             forget(*self._descriptors)

@@ -48,8 +48,6 @@ class Command:
 
 @dataclass
 class Kept:
-    """The head and the tail of one stream."""
-
     limit: int  # bytes that are kept: half of them are the head
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
@@ -303,7 +301,6 @@ class Process:
             pass  # the sandbox has ended, and the command with it
 
     async def output(self) -> tuple[Kept, Kept]:
-        """Return what is kept of standard output and error until now."""
         late = f"the sandbox {self._name} did not answer"
         room = 2 * self._owner.output_limit + OUTPUT_SLACK
         requests = self._owner.requests
@@ -322,7 +319,6 @@ class Process:
         return out, err
 
     def whole(self) -> tuple[Kept, Kept]:
-        """Return what is kept of the output of a command that has ended."""
         for kept in self.kept.values():
             kept.cut()
         out, err = (

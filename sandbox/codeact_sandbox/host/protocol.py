@@ -56,8 +56,6 @@ def decoded(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """How the runner behaves: its configuration message."""
-
     mode: str  # `process` or `session`
     workspace: str  # the working directory in the sandbox
     preload: tuple[str, ...]  # modules that are imported before any code runs
@@ -124,7 +122,6 @@ class Hello:
         )
 
     def check(self) -> None:
-        """Check that the sandbox can run code."""
         if self.preload:
             problems = "; ".join(f"{name}: {text}" for name, text in self.preload.items())
             raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")

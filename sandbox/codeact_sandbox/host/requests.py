@@ -112,13 +112,10 @@ class Requests:
         return True
 
     async def list_files(self) -> list[dict[str, Any]]:
-        """List the regular files of the workspace, each with `name`, `size` and `mode`."""
         return checked_entries((await self.ask({"op": "list"})).message.get("files"))
 
 
 class RunningBlocks:
-    """Runs blocks, and keeps what belongs to those that run."""
-
     def __init__(
         self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
     ) -> None:

@@ -157,7 +157,6 @@ _kept_lock = threading.Lock()
 
 
 def boot(variables: Mapping[str, str]) -> str:
-    """Return the source that a sandbox's interpreter runs first."""
     return (_AGAIN % dict(variables) if variables else "") + BOOT
 
 

@@ -68,7 +68,6 @@ class Threads:
             del item  # it may hold the last reference to the tool
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """The next job; None if the thread is to end."""
         with self._changed:
             self._idle += 1
             self._changed.wait_for(lambda: self._jobs or self._closed, self._idle_s)

@@ -84,7 +84,7 @@ class CodeactBackend(BaseSandbox):
 
     def _upload(self, path: str, data: bytes) -> str | None:
         try:
-            self.sandbox._wait(write_file(self.sandbox._box, _absolute(path), data))
+            self.sandbox._wait(write_file(self.sandbox._inner, _absolute(path), data))
         except SandboxFileError as error:
             return _reason(error)
         return None
@@ -102,7 +102,7 @@ class CodeactBackend(BaseSandbox):
 
     def _download(self, path: str) -> FileDownloadResponse:
         try:
-            return FileDownloadResponse(path, self.sandbox._wait(read_file(self.sandbox._box, _absolute(path))))
+            return FileDownloadResponse(path, self.sandbox._wait(read_file(self.sandbox._inner, _absolute(path))))
         except SandboxFileError as error:
             return FileDownloadResponse(path, error=_reason(error))
 

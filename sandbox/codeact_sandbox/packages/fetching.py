@@ -108,7 +108,6 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         self._transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; its headers, and its TLS, name the host."""
         for address in self._addresses[:-1]:
             with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
                 return await self._send(request, address)

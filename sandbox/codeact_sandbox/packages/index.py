@@ -85,7 +85,6 @@ class PackageIndex:
             raise Refused(f"the package index has no page {quoted(target)}: it serves /simple/PROJECT/", 404)
 
     async def _files(self, project: str, log: ConnectionLog) -> dict[str, ProjectFile]:
-        """Return the files of a project by name: of several with one name, the first index's."""
         made, files = self._cache.get(project, (0.0, {}))
         if files and time.monotonic() < made + CACHE_S:
             return files

@@ -41,8 +41,6 @@ class HostUser:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that the sandbox's user can run."""
-
     path: Path  # its path, in the sandbox as on the host
     folders: tuple[Path, ...]  # folders without which it does not run, a virtual environment's among them
     note: str = ""  # why it is not the running one; empty if it is
@@ -132,7 +130,6 @@ def _examine(path: Path, user: HostUser) -> Interpreter | str:
 
 
 def _private_part(folder: Path) -> Path | None:
-    """Return what is private in a folder, or None."""
     real = folder.resolve()
     private = (Path.home().resolve(), *map(Path, PRIVATE))
     return next((path for path in private if path.is_relative_to(real) and not real.is_relative_to("/usr")), None)

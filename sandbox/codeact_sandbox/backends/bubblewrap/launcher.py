@@ -235,7 +235,6 @@ class BubblewrapLauncher:
         ]
 
     def _read_only(self) -> list[str]:
-        """Return arguments that mount protected entries again, read-only."""
         folder = self._bind_dir
         names = ProtectedNames(self._options.write_back).existing(folder) if folder is not None else []
         return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]
@@ -320,7 +319,6 @@ def check_bubblewrap() -> None:
 
 
 def explain(output: str) -> SandboxStartError | SandboxUnavailable:
-    """Convert bubblewrap's message to an error that says what to do."""
     lowered = output.lower()
     if "can't find source path" in lowered or "execvp" in lowered:
         return SandboxStartError(
@@ -349,7 +347,6 @@ def _environment_arguments(python: Path) -> list[str]:
 
 
 def _ready(events: Mapping[int, int], until: float) -> dict[int, int]:
-    """Return the events of descriptors; none if the time is over."""
     waiting = select.poll()
     for fd, event in events.items():
         waiting.register(fd, event)

@@ -41,8 +41,6 @@ class Diagnostics:
 
 
 class PipeStream:
-    """The standard input and output of a child process."""
-
     lease_s: float | None = None  # a pipe ends with the process at its other end
 
     def __init__(self, process: subprocess.Popen[bytes], diagnostics: Diagnostics) -> None:
@@ -59,7 +57,6 @@ class PipeStream:
         self.write: Callable[[memoryview], int | None] = self._stdin.write
 
     def wait_exit(self, timeout_s: float) -> str:
-        """Return its exit code and what it wrote to its standard error."""
         code: int | None = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(timeout_s)

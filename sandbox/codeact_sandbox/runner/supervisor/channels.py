@@ -29,7 +29,6 @@ class Channels:
         self.supervisor.send(wire.CHANNEL, ident, dict(more, op=op), data)
 
     def on_message(self, ident, message, data):
-        """Handle a message of the host about a channel, which may have ended meanwhile."""
         channel = self._channels.get(ident)
         if channel is None:
             return
@@ -189,7 +188,6 @@ class PortChannel(Channel):
     _timer = None
 
     def connect(self, port):
-        """Start to connect; only a failure is reported, as an end of the connection."""
         self._timer = self._loop.call_later(CONNECT_TIMEOUT_S, self.drop)
         if self._sock.connect_ex(("127.0.0.1", port)) not in (0, errno.EINPROGRESS):
             self.drop()

@@ -32,7 +32,6 @@ class Checkpoint:
 
     @property
     def is_awaited(self):
-        """Whether the session has not reported yet."""
         return self.pid is None and self.skipped is None
 
     def is_alive(self):
@@ -64,8 +63,6 @@ def request_checkpoint(worker, ahead=False):
 
 
 class CheckpointRequest:
-    """A request of the host for a checkpoint; blocks wait until it is done."""
-
     def __init__(self, session, ident, name, on_done):
         self.session = session
         self.ident = ident

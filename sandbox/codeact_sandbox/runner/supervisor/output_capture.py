@@ -25,8 +25,6 @@ F_SETPIPE_SZ = 1031  # has no name before Python 3.10
 
 
 class OutputCapture:
-    """One pipe of a block, and what is kept of its bytes."""
-
     def __init__(self, limit, emit):
         self.fd, self.write_fd = os.pipe()
         os.set_blocking(self.fd, False)

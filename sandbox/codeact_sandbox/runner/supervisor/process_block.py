@@ -40,7 +40,6 @@ class ProcessBlock(block.Block):
         self.send_request(self.state_file)
 
     def set_environment(self):
-        """Complete the request with the directory and the variables."""
         session = self.supervisor.session
         if session is not None:
             self.request.update(session.environment.for_shell(self.request["cwd"]))

@@ -52,7 +52,6 @@ class Session:
         return self.is_usable and (self.worker.pid is None or system.parent(self.worker.pid) != 0)
 
     def start(self):
-        """Start an empty interpreter, in the directory and the environment of the last block."""
         self.worker = self.supervisor.workers.start()
         self.environment.resend_all()
 
@@ -83,7 +82,6 @@ class Session:
             sock.close()
 
     def kill(self, keep=None):
-        """Kill the interpreter and everything that the session has started, except its checkpoints."""
         system.kill_trees(lambda parent_of: self.root_pids(parent_of, keep), keep=self._sleeping_pids(keep))
         self.supervisor.workers.collect()
 
@@ -147,13 +145,11 @@ class Session:
         done(False)
 
     def drop_next_checkpoint(self):
-        """End the checkpoint that was requested for the next block."""
         if self._next_checkpoint is not None:
             self._next_checkpoint.drop()
             self._next_checkpoint = None
 
     def take_notes(self):
-        """Return, once, what a block's result has to say about the last restored checkpoint."""
         names, self.cancelled_tasks = self.cancelled_tasks, []
         return [CANCELLED % ", ".join(names)] if names else []
 

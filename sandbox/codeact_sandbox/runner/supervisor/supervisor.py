@@ -149,7 +149,6 @@ class Supervisor:
         self.scheduler.submit(kind(self, ident, request, code))
 
     def _answer_call(self, ident, payload):
-        """Forward the answer of a host tool, unread, unless its block has ended."""
         block = self.scheduler.running.get(ident)
         if block is not None and block.relay is not None:
             block.relay.answer(payload)

@@ -13,8 +13,6 @@ MAX_WAITING_BYTES = 1024 * 1024
 
 
 class ToolRelay:
-    """The supervisor's end of a block's socket for calls."""
-
     def __init__(self, supervisor, ident, worker):
         self.supervisor = supervisor
         self.ident = ident
@@ -94,7 +92,6 @@ class ToolRelay:
         return False
 
     def _forward_to_host(self, kind, number, payload):
-        """Forward one frame of the block; return False if it is not allowed."""
         head = CALL_NUMBER.pack(number)
         if kind == wire.TOOL_CALL and number not in self._calls:
             self._calls[number] = True

@@ -38,8 +38,6 @@ class WorkerProcess:
 
 
 class WorkerProcesses:
-    """The zygote and all workers: starts them, and reports how they ended."""
-
     def __init__(self, selector, config, on_ready, on_failure):
         self._selector = selector
         self._config = config
@@ -144,7 +142,6 @@ class WorkerProcesses:
         return worker
 
     def start_from_checkpoint(self, pid, sock):
-        """Return a worker for a checkpoint that takes over from a dead session."""
         self._count += 1
         worker = WorkerProcess(self._count)
         worker.pid = pid

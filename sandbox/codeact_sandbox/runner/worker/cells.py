@@ -34,7 +34,6 @@ class Cells:
         namespace.update(self.history(), _="", __="", ___="", _i="", _ii="", _iii="")
 
     def history(self):
-        """Return the variables by which cells read the inputs and values of earlier ones."""
         return {"In": self.inputs, "_ih": self.inputs, "Out": self.values, "_oh": self.values}
 
     @property

@@ -12,7 +12,6 @@ SHELLS = ("/bin/bash", "/usr/bin/bash")
 
 
 def run(command):
-    """Run a command line; its output appears as it is written."""
     status = _run([_shell(), "-c", command])
     _tell(status)
     return status

@@ -162,7 +162,6 @@ def formatted(kind, error, trace):
 
 
 def _cut(text):
-    """Return the head and the tail of a long text."""
     if not isinstance(text, str) or len(text) <= PRINTED_LIMIT:
         return text
     half = PRINTED_LIMIT // 2
@@ -207,7 +206,6 @@ def _line_of(trace, filename):
 
 
 def print_error(text):
-    """Write text to standard error, also if the code has closed or replaced that."""
     text = _cut(text)
     try:
         sys.stderr.write(text)

@@ -72,7 +72,6 @@ def show(close=None, block=None):
 
 
 def flush():
-    """Show what a block has left open; called at the end of each block."""
     if Settings.pending:
         Settings.pending = False
         show(True if Settings.close_figures else None)
