@@ -17,8 +17,7 @@ from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.capabilities import SessionExecutor
 from autogen_codeact.executors.tools.adapters import run_cancellable
 from codeact_sandbox import Result, SandboxError, ToolAnswer
-from codeact_sandbox.protocols import ReplaySandbox
-from codeact_sandbox.replay import ExternalEffectsError
+from codeact_sandbox.replay import ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.broker import NotAllowed
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import ToolCall
@@ -130,7 +129,7 @@ class _Replayer:
         self._made = made
         self._until = time.monotonic() + MAX_SECONDS
 
-    async def run_all(self, scratch: ReplaySandbox, token: CancellationToken) -> None:
+    async def run_all(self, scratch: ReplayWorkspace, token: CancellationToken) -> None:
         unguarded = await scratch.checkpoint()
         for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
             self.number += 1
@@ -159,7 +158,7 @@ class _Replayer:
             self._record.add(entry)
 
     async def _run_entry(
-        self, scratch: ReplaySandbox, entry: JournalEntry, token: CancellationToken, *, files_known: bool
+        self, scratch: ReplayWorkspace, entry: JournalEntry, token: CancellationToken, *, files_known: bool
     ) -> tuple[str | None, list[str]]:
         """Run a block again; return the reason why it is not rebuilt, if any, and what differed."""
         answers = RecordedCalls(entry.calls)

@@ -122,20 +122,14 @@ async def facts_of(client: RunnerClient, options: SandboxOptions) -> SandboxFact
 
 
 async def _files_in(client: RunnerClient, folder: str) -> tuple[SandboxFiles, int | None]:
-    """Return the files of a folder, those of a folder before its folders, and the free space in the workspace."""
+    """Return the files of a folder, those in fewer folders first, and the free space in the workspace."""
     answer = (await client.requests.ask({"op": "list", "folder": folder})).message
     files = [(entry["name"][:MAX_NAME_CHARS], entry["size"]) for entry in checked_entries(answer.get("files"))]
     visible = [file for file in files if "/." not in f"/{file[0]}" and file[1] <= MAX_NUMBER]
-    shown = sorted(visible, key=lambda file: _place(file[0]))[:MAX_COUNTED]
+    shown = sorted(visible, key=lambda file: (file[0].count("/"), file[0]))[:MAX_COUNTED]
     free = answer.get("free")
     known_free = free if type(free) is int and 0 <= free <= MAX_NUMBER else None
     return SandboxFiles(tuple(shown[:MAX_SHOWN]), len(shown)), known_free
-
-
-def _place(name: str) -> list[tuple[bool, str]]:
-    """Return what files are sorted by: those of a folder come before those of its folders."""
-    *folders, last = name.split("/")
-    return [*((True, folder) for folder in folders), (False, last)]
 
 
 def _project(requirement: str) -> str:

@@ -244,7 +244,6 @@ class _Sandboxes:
         return future
 
     def request_full(self) -> Future[None]:
-        """Return a future that is done when `size` sandboxes are ready."""
         future = Future[None]()
         with self._changed:
             self._wait_full.append(future)
@@ -269,7 +268,6 @@ class _Sandboxes:
             self._begin_end(client)
 
     def describe(self) -> str:
-        """Describe the state, for the message of a timeout."""
         with self._changed:
             leased, most = len(self.leased), self._pool.max_alive
             text = f"{leased} of at most {most} are in use, {self._starts} are being started"

@@ -15,7 +15,16 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from codeact_sandbox.commands import HasCommands, live_client
-from codeact_sandbox.egress.channels import FIRST_OF_HOST, HEAD_LIMIT, MAX_CHANNELS, PIECE, Channel, Channels, relay
+from codeact_sandbox.egress.channels import (
+    FIRST_OF_HOST,
+    HEAD_LIMIT,
+    MAX_CHANNELS,
+    Channel,
+    Channels,
+    from_sandbox,
+    relay,
+    to_sandbox,
+)
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.host.waiting import on_loop
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
@@ -104,8 +113,6 @@ class Forward:
 
 
 class Ports(Channels):
-    """The forwarded ports of a sandbox, in a thread of their own."""
-
     def __init__(self) -> None:
         super().__init__()
         self.forwards: set[Forward] = set()
@@ -113,7 +120,6 @@ class Ports(Channels):
         self._asked: dict[asyncio.Task[None], None] = {}
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        assert self._loop is not None
         ended, late = "the sandbox has ended, and its ports with it", "a port was not opened or closed in time"
         return await on_loop(self._loop, work, ANSWER_TIMEOUT_S, ended=ended, late=late)
 
@@ -177,7 +183,8 @@ async def _ask(
 
 async def _relay(channel: Channel, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        await relay(channel, _to_client(channel, writer), _to_sandbox(channel, head, reader))
+        await channel.write(head)
+        await relay(channel, from_sandbox(channel, writer), to_sandbox(channel, reader))
     except OSError:
         pass  # one side has ended it
     finally:
@@ -185,21 +192,6 @@ async def _relay(channel: Channel, head: bytes, reader: asyncio.StreamReader, wr
             with contextlib.suppress(OSError):
                 writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         writer.transport.abort()
-
-
-async def _to_client(channel: Channel, writer: asyncio.StreamWriter) -> None:
-    while data := await channel.read():
-        writer.write(data)
-        await writer.drain()
-    if not channel.broken:
-        writer.write_eof()
-
-
-async def _to_sandbox(channel: Channel, head: bytes, reader: asyncio.StreamReader) -> None:
-    await channel.write(head)
-    while data := await reader.read(PIECE):
-        await channel.write(data)
-    channel.end()
 
 
 async def forward(sandbox: HasCommands, port: int) -> Forward:

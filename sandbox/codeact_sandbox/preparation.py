@@ -46,7 +46,6 @@ async def prepare(
 
 
 async def _run_first_blocks(client: RunnerClient, options: SandboxOptions, workspace: Workspace | None) -> int:
-    """Load the functions, and run `init_command`; return the number of blocks."""
     blocks, extra = 0, options.autogen
     if extra.functions_source is not None:
         module = extra.functions_module

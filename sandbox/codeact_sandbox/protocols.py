@@ -9,11 +9,9 @@ from typing import Any, Protocol
 
 from codeact_sandbox.branches import AsyncBranch
 from codeact_sandbox.facts import SandboxFacts
-from codeact_sandbox.files.workspace import Manifest
+from codeact_sandbox.replay import ReplayWorkspace
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.observers import Observer, Recorder
-from codeact_sandbox.types.result import Result
-from codeact_sandbox.types.run_context import CodeAndLanguage, RecordedAnswers
 from codeact_sandbox.types.tool import HostToolProtocol
 
 
@@ -61,7 +59,7 @@ class SessionSandbox(Protocol):
     def branch(self) -> AsyncBranch:
         """Return a branch of the session."""
 
-    def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplaySandbox]:
+    def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplayWorkspace]:
         """Let the session run blocks without effects outside it."""
 
 
@@ -85,26 +83,6 @@ class ObservedExecutor(Protocol):
 
     def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
         """Attach a recorder and observers, beside those that are attached already. See `AsyncSandbox.attach`."""
-
-
-class ReplaySandbox(Protocol):
-    """A sandbox in which blocks of an earlier session run again without effects outside it."""
-
-    @property
-    def changed(self) -> list[str]:
-        """Files of the last manifest whose recorded content is not available."""
-
-    async def arrange(self, manifest: Manifest) -> None:
-        """Make the workspace contain the files of a manifest, without those in `changed`."""
-
-    async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
-        """Run a block, and answer its calls to host tools from a record."""
-
-    async def checkpoint(self) -> str | None:
-        """Save the session's memory, and return why that is impossible, or None."""
-
-    async def rollback(self) -> None:
-        """Go back to the last checkpoint."""
 
 
 def implements(thing: object, protocol: Any) -> bool:

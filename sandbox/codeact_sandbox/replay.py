@@ -43,8 +43,6 @@ class ExternalEffectsError(Exception):
 
 
 class ReplayWorkspace:
-    """The sandbox of a session that is being rebuilt, with a workspace that is discarded."""
-
     def __init__(
         self,
         client: RunnerClient,
@@ -181,7 +179,6 @@ class ReplayWorkspace:
         return await self._run_block(block, RunContext(journalled=True, answers=answers), replay=self)
 
     async def checkpoint(self, name: str | None = None) -> str | None:
-        """Save the session's memory; return why that is impossible, or None."""
         try:
             await self._client.requests.ask({"name": name}, kind=wire.TAKE_CHECKPOINT)
         except ValueError as error:
@@ -189,7 +186,6 @@ class ReplayWorkspace:
         return None
 
     async def rollback(self) -> None:
-        """Go back to the last checkpoint, end all processes and remove temporary files."""
         await self._roll_back()
         await self._drain()  # a connection that comes late would count as one of the next block
         # What is left of the block there would be found by later ones.
@@ -202,7 +198,6 @@ class ReplayWorkspace:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 
     async def end(self) -> None:
-        """End all processes, and make the workspace contain the host's files."""
         await self._roll_back()
         await self._drain()
         await self.run(EMPTY_BLOCK)  # its reply lists all changed files

@@ -49,7 +49,6 @@ class Toolset:
         self._given = self._adopt(tools)
 
     def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
-        """Make a host tool, or a source of host tools, of what the user gave."""
         if isinstance(tool, McpServer):
             return McpSource(tool)
         if isinstance(tool, ToolSource) or is_host_tool(tool):
@@ -94,7 +93,6 @@ class Toolset:
         return tuple(tools)
 
     def _know(self) -> None:
-        """List the tools if no source has to be started for it."""
         tools = [each for each in self._ready if not isinstance(each, ToolSource)]
         self.known = tuple(tools) if len(tools) == len(self._ready) else None
 
@@ -133,8 +131,6 @@ class Toolset:
         return self.known
 
     async def _lists(self) -> list[tuple[str, Sequence[HostToolProtocol]]]:
-        """Start the sources, all at the same time, and return the tools with the name of their group."""
-
         async def of(each: HostToolProtocol | ToolSource, label: str) -> tuple[str, Sequence[Any]]:
             if not isinstance(each, ToolSource):
                 return "", [each]
@@ -152,7 +148,6 @@ class Toolset:
         return lists
 
     async def stop(self) -> None:
-        """Stop the sources of tools that were started here; may be repeated."""
         self._know()
         stops = [each.stop() for each in self._ready if isinstance(each, ToolSource)]
         for end in await asyncio.gather(*stops, return_exceptions=True):

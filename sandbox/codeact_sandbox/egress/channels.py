@@ -155,12 +155,30 @@ async def relay(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def from_sandbox(channel: Channel, writer: asyncio.StreamWriter) -> None:
+    """Send what the sandbox sends; not the end of what breaks off, which could look like the whole."""
+    while data := await channel.read():
+        writer.write(data)
+        await writer.drain()
+    if not channel.broken and writer.can_write_eof():
+        writer.write_eof()
+
+
+async def to_sandbox(channel: Channel, reader: asyncio.StreamReader) -> None:
+    """Send the sandbox what comes."""
+    with contextlib.suppress(ChannelClosed):
+        while data := await reader.read(PIECE):
+            await channel.write(data)
+        channel.end()
+
+
 class Channels:
+    _connection: Connection
+    _loop: asyncio.AbstractEventLoop
+
     def __init__(self) -> None:
         self._channels: dict[int, Channel] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
-        self._connection: Connection | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ending = threading.Lock()
 
@@ -173,7 +191,6 @@ class Channels:
         connection.ended.add_done_callback(lambda _: self._hang_up())
 
     def _run(self) -> None:
-        assert self._loop is not None
         try:
             self._loop.run_forever()
             self._loop.run_until_complete(self._end_all())
@@ -192,12 +209,12 @@ class Channels:
 
     def _hang_up(self) -> None:
         # Once only: a second time would stop the loop while it ends its tasks.
-        if self._loop is not None and self._ending.acquire(blocking=False):
+        if self._ending.acquire(blocking=False):
             self._later(self._loop.stop)
 
     def close(self) -> None:
-        self._hang_up()
         if self._thread is not None:
+            self._hang_up()
             self._thread.join(STOP_TIMEOUT_S)
 
     def _take(self, earlier: Handler, ident: int, payload: bytes) -> None:
@@ -224,20 +241,17 @@ class Channels:
         raise SandboxProtocolError("the sandbox opened a connection, which only the host may do")
 
     def _add(self, ident: int) -> Channel:
-        assert self._loop is not None
         channel = self._channels[ident] = Channel(self, ident, self._loop)
         return channel
 
     def serve(self, channel: Channel, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Serve a channel in a task, in the thread of the loop."""
-        assert self._loop is not None
         task = self._serving[channel.ident] = self._loop.create_task(work)
         task.add_done_callback(lambda _: self._served(channel))
         channel.on_closed = task.cancel
         return task
 
     def _later(self, call: Any, *args: Any) -> None:
-        assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # it has been closed
             self._loop.call_soon_threadsafe(call, *args)
 
@@ -248,13 +262,10 @@ class Channels:
             logger.error("a connection of a sandbox was not served to its end", exc_info=task.exception())
 
     def send_message(self, ident: int, message: Mapping[str, Any]) -> None:
-        assert self._connection is not None
         self._connection.send(protocol.pack(wire.CHANNEL, ident, message))
 
     async def send_data(self, ident: int, data: bytes) -> None:
         """Send bytes after everything else; return when it is their turn."""
-        assert self._connection is not None
-        assert self._loop is not None
         turn = self._loop.create_future()
         frame = protocol.pack(wire.CHANNEL, ident, {"op": "data"}, data)
         self._connection.send_bulk(frame, lambda: self._later(complete, turn))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import cache
 
-from codeact_sandbox.egress.channels import IDLE_S, PIECE, Channel, ChannelClosed, relay
+from codeact_sandbox.egress.channels import IDLE_S, PIECE, Channel, from_sandbox, relay, to_sandbox
 from codeact_sandbox.egress.connector import Streams
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.host_names import is_address, normalise, with_port
@@ -52,22 +51,7 @@ async def tunnel(channel: Channel, host: str, port: int, streams: Streams) -> No
         # The second hello has a name, too, and the server uses that one.
         writer.write(await read_hello(channel, host, port, second=True))
         await writer.drain()
-    await relay(channel, _relay_to_server(channel, writer), _relay_to_sandbox(channel, reader))
-
-
-async def _relay_to_server(channel: Channel, writer: asyncio.StreamWriter) -> None:
-    while data := await channel.read():
-        writer.write(data)
-        await writer.drain()
-    if writer.can_write_eof():
-        writer.write_eof()
-
-
-async def _relay_to_sandbox(channel: Channel, reader: asyncio.StreamReader) -> None:
-    with contextlib.suppress(ChannelClosed):
-        while data := await reader.read(PIECE):
-            await channel.write(data)
-        channel.end()
+    await relay(channel, from_sandbox(channel, writer), to_sandbox(channel, reader))
 
 
 async def read_hello(channel: Channel, host: str, port: int, *, second: bool = False) -> bytes:

@@ -43,6 +43,5 @@ def describe(result: Result, notes: Sequence[str], calls: Sequence[str] = ()) ->
 
 
 def names_of(files: Sequence[str]) -> list[str]:
-    """Return one line for each file, but not more than a model can read."""
     more = [f"and {len(files) - MAX_NAMES:,} more files"] if len(files) > MAX_NAMES else []
     return [*map(printable, files[:MAX_NAMES]), *more]

@@ -114,5 +114,4 @@ def _absolute(path: str) -> str:
 
 
 def _reason(error: SandboxFileError) -> str:
-    """Return the protocol's word for an error, else what happened."""
     return _ERRORS.get(error.errno or 0) or str(error)

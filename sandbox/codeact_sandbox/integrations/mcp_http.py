@@ -56,7 +56,6 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def use(self, key: str | None, handle: str) -> AsyncIterator[tuple[AsyncSandbox, list[str]]]:
-        """Return the sandbox of a session, and what its model must know."""
         if handle and handle not in self._sessions:
             raise ValueError(
                 f"there is no session {handle!r:.50}: it has ended. Leave `session` out to begin a new one."
@@ -82,7 +81,6 @@ class Sessions:
             session.used = time.monotonic()
 
     async def end(self, name: str) -> None:
-        """End a session, if there is one."""
         session = self._sessions.pop(name, None)
         if session is not None:
             self._forgotten[name] = None
@@ -91,7 +89,6 @@ class Sessions:
             await session.sandbox.stop()
 
     async def end_idle(self) -> None:
-        """End sessions that have not been used for long, until cancelled."""
         while True:
             await asyncio.sleep(min(self._idle_s / 4, 10))
             before = time.monotonic() - self._idle_s
@@ -179,7 +176,6 @@ def is_loopback(host: str) -> bool:
 
 
 async def listen(app: App, sessions: Sessions, address: tuple[str, int], token: str | None) -> int:
-    """Serve until SIGINT or SIGTERM, and end all sessions."""
     import uvicorn  # noqa: PLC0415 - a server on standard input and output needs none
 
     host, port = address

@@ -57,7 +57,6 @@ class Wrapped:
 
     @property
     def instructions(self) -> str:
-        """What the client's model is told."""
         names = ", ".join(printable(server.name) for server in self._servers)
         return (
             f"Tools of these servers can be called in code: {names}. Find them with search_tools, then call them as Python "
@@ -73,7 +72,6 @@ class Wrapped:
         return options
 
     async def search(self, sandbox: AsyncSandbox, query: str, limit: int) -> str:
-        """Describe the tools that fit a query; without one, name all."""
         self._search = self._search or SearchTool(await sandbox.list_tools())
         return await asyncio.to_thread(self._search.describe, query, limit)
 
@@ -94,8 +92,6 @@ class Wrapped:
 
 
 class CallLog:
-    """A recorder that writes calls to a file, as lines of JSON."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
 

@@ -155,8 +155,6 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 @magics_class
 class SandboxMagics(Magics):
-    """The magics for the sandbox of a notebook."""
-
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self._sandbox: Sandbox | None = None
@@ -206,7 +204,6 @@ class SandboxMagics(Magics):
             sandbox.stop()
 
     def _started(self, backend: Any, options: dict[str, Any]) -> Sandbox:
-        """Return the sandbox, made with the options if there is none."""
         if self._sandbox is None:
             self._sandbox = Sandbox(backend or "auto", **options)
             self._options = backend, options
@@ -215,7 +212,6 @@ class SandboxMagics(Magics):
         return self._sandbox
 
     def _run(self, sandbox: Sandbox, cell: str, arguments: argparse.Namespace, timeout: float | None) -> None:
-        """Run a cell and show its output as it comes."""
         assert self.shell is not None
         output = CellOutput()
         try:

@@ -35,8 +35,6 @@ class CodeactState(SandboxSessionState):
 
 
 class CodeactSession(BaseSandboxSession):
-    """A session in a sandbox, which starts and ends with it."""
-
     def __init__(self, state: CodeactState, box: AsyncSandbox) -> None:
         self.state, self.box = state, box
         self._ensure_backend_started, self._after_start_failed, self._shutdown_backend = box.start, box.stop, box.stop

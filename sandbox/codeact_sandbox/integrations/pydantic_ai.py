@@ -123,7 +123,6 @@ class CodeactWorkspace:
 
 @contextmanager
 def _errors() -> Generator[None]:
-    """Raise the errors that the protocol asks for."""
     try:
         yield
     except (SandboxDied, SandboxNotStarted) as error:

@@ -36,7 +36,6 @@ class ProjectFile:
 
 
 def canonical_name(name: str) -> str | None:
-    """Return the normalised name of a project (PEP 503), or None if it can't be a project's name."""
     return re.sub(r"[-_.]+", "-", name).lower() if _NAME.fullmatch(name) else None
 
 
@@ -48,7 +47,6 @@ def file_name(url: str) -> str | None:
 
 
 def parse_page(content: bytes, url: str) -> list[ProjectFile]:
-    """Read the files that a page lists; entries that are malformed are left out."""
     parser = _Links(url)
     text, deadline = content.decode("utf-8", "replace"), time.monotonic() + PARSE_TIMEOUT_S
     for at in range(0, len(text), PIECE):

@@ -17,8 +17,6 @@ SYSTEM_FILE = Path("/etc/pip.conf")
 
 @dataclass(frozen=True)
 class PipConfig:
-    """The options of pip that say where packages come from; credentials may be in the URLs."""
-
     indexes: tuple[str, ...] = ()  # URLs of indexes in the simple layout
     trusted_hosts: tuple[str, ...] = ()  # hosts, with or without a port, whose certificates are not checked
     cert: str | None = None  # path of a file or folder with certificates of authorities, or None for the usual ones

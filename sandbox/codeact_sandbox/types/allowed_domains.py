@@ -86,15 +86,12 @@ def _parse_network(text: str, network: str | None, option: str) -> Network | Non
 
 
 class Policy:
-    """The whole list. What no entry matches is refused."""
-
     def __init__(self, entries: Sequence[str], others: Iterable[Entry] = ()) -> None:
         if isinstance(entries, str):
             raise TypeError("allow_domains is one string: give a list of hosts such as ['api.example.com']")
         self._entries = (*(parse_entry(entry) for entry in entries), *others)
 
     def find(self, host: str, port: int) -> tuple[Entry, ...]:
-        """Return the entries for a host and port, at least one, or raise `Refused`."""
         found = tuple(entry for entry in self._entries if entry.matches(host, port))
         if not found:
             raise Refused(f"{with_port(host, port)} is not in allow_domains; {_advice(with_port(host, port))}")

@@ -74,7 +74,6 @@ class Forms(Mapping[str, Any]):
 
 
 def _parsed(text: bytes) -> Any:
-    """Parse JSON that code has made; None for what is not JSON."""
     try:
         check_nesting(text, MAX_NESTING)
         return json.loads(text)

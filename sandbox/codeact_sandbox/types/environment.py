@@ -67,7 +67,6 @@ class EnvironmentValue:
 
 
 def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> dict[str, EnvironmentValue]:
-    """Check the user's variables; no variable of the host is looked up yet."""
     if environment is None:
         return {}
     if isinstance(environment, str):

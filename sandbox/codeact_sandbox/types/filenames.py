@@ -27,7 +27,6 @@ _KEPT_IN_TEXT = "\n\t\xa0\u3000\u200c\u200d"
 
 
 def safe_name(name: str) -> str:
-    """Return a file name from a model or the sandbox without `.` components and doubled slashes."""
     if not name.strip():
         raise ValueError("The file name is empty; give a name such as `script.py`.")
     shown = printable(name if len(name) <= 80 else name[:77] + "...")

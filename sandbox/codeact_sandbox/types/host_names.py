@@ -53,7 +53,6 @@ _GLOBAL_6 = ipaddress.IPv6Network("2000::/3")
 
 
 def normalise(host: str) -> str:
-    """Bring a host into the form in which it is compared and looked up."""
     if host.startswith("[") and host.endswith("]"):
         return _address_6(host[1:-1])
     if not host.isascii():

@@ -21,8 +21,6 @@ OWN_FOLDERS = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 @dataclass(frozen=True)
 class DataEntry:
-    """A file or folder of the host, and its place in the sandbox."""
-
     path: Path | str  # its path on the host, as given
 
     @property
@@ -35,7 +33,6 @@ class DataEntry:
         return f"{DATA}/{self.name}"
 
     def source(self) -> Path:
-        """Return its path on the host, without symbolic links."""
         shown = f"data={printable(str(self.path))!r}"
         try:
             path = Path(self.path).resolve(strict=True)
@@ -52,7 +49,6 @@ class DataEntry:
 
 
 def parse_path(option: str, value: object) -> str:
-    """Check the path of an option, and return it as text."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{option} must be a path, such as 'project', not {value!r:.50}")
     path = os.fsdecode(value)
@@ -65,7 +61,6 @@ def parse_path(option: str, value: object) -> str:
 
 
 def parse_data(value: Sequence[Path | str]) -> list[str]:
-    """Check the files and folders for /data, and return their paths as given."""
     paths = [parse_path("data", path) for path in parse_names("data", value)]
     if len(paths) > MAX_ENTRIES:
         raise ValueError(

@@ -66,7 +66,6 @@ def argument_error(
 
 
 def _plain(message: str) -> str:
-    """Return pydantic's sentence in the words of Python."""
     text = message.partition(",")[0].replace("Input should be a valid boolean", "must be True or False")
     return (
         text.replace("Input should be a valid", "must be a")

@@ -152,7 +152,6 @@ class Limits(KeywordModel):
         return values
 
     def resolved(self, machine: int | None = None) -> Self:
-        """Return the limits with a number as `memory`."""
         if self.memory is not None:
             return self
         given = self.model_dump(exclude_defaults=True)
@@ -160,7 +159,6 @@ class Limits(KeywordModel):
 
     @property
     def memory_bytes(self) -> int:
-        """`memory` in bytes; the default is that of this machine."""
         return parse_size(self.memory or default_memory(machine_memory()))
 
     @property

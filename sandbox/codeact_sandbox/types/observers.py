@@ -217,5 +217,4 @@ def notify(attached: Iterable[Attachment], method: Event, event: Any) -> None:
 
 
 def recorders(attached: Iterable[Attachment]) -> list[Recorder]:
-    """Return the recorders that are not detached, in the order in which they were attached."""
     return [each.recorder for each in attached if each.recorder is not None and not each.detached]

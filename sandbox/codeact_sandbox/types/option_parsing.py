@@ -61,7 +61,6 @@ def merge_options(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict
 
 
 def only_for_bubblewrap(names: Collection[str]) -> bool:
-    """Return whether one of some options is an option of bubblewrap and not of Docker."""
     return bool(set(names) & OPTIONS["bubblewrap"].names() - OPTIONS["docker"].names())
 
 
@@ -81,7 +80,6 @@ def options_of(backend: str | SandboxOptions, given: Mapping[str, Any], caller: 
 
 
 def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
-    """Make arguments from texts such as those of a command line."""
     fields = {**DockerOptions.model_fields, **BubblewrapOptions.model_fields, **Limits.model_fields}
     arguments: dict[str, Any] = {}
     for text in texts:

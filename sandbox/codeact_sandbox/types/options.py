@@ -265,12 +265,10 @@ class SandboxOptions(KeywordModel):
 
     @classmethod
     def names(cls) -> set[str]:
-        """Return the names of all options, those of limits included."""
         return {*cls.model_fields, *Limits.model_fields}
 
     @property
     def autogen(self) -> AutoGenOptions:
-        """What only AutoGen's executors have."""
         return AutoGenOptions()
 
     @property
@@ -281,7 +279,6 @@ class SandboxOptions(KeywordModel):
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def given(self) -> dict[str, Any]:
-        """Return the options that were given, without the defaults."""
         return {name: value for name, value in self.values().items() if name in self.model_fields_set}
 
     def shape(self) -> dict[str, Any]:

@@ -115,7 +115,6 @@ class ProtectedNames:
             self._refused -= found
 
     def refused_part(self, name: str) -> str | None:
-        """Return the protected name because of which a path is not written back, or None."""
         for part in name.split("/"):
             found = protected_name(part)
             if found is not None and found in self._refused:
@@ -159,7 +158,6 @@ class ProtectedNameError(SandboxFileError):
 
 
 def not_written_back(name: str) -> str:
-    """Return the sentence on why an entry with a protected name is not written back."""
     return (
         f"`{name}` is not written back, because programs on the host act on it automatically. "
         f"The executor's option write_back=[{name!r}] allows it."

@@ -235,7 +235,6 @@ class _HasOutput(Protocol):
 
 
 def last_line(outcome: Outcome, state: State) -> str:
-    """Return what is appended to the output of a block that ended in this way; empty for most."""
     if outcome == "timeout":
         return TIMEOUT_LINE
     return MEMORY_LINES[state] if outcome == "oom" else ""

@@ -109,7 +109,6 @@ def _parse(name: str, value: Any) -> Secret:
 
 
 def dump_secrets(secrets: Mapping[str, Secret]) -> dict[str, Any]:
-    """Return secrets for a config: names of variables and hosts."""
     return {name: each.model_dump(mode="json") for name, each in secrets.items()}
 
 

@@ -82,7 +82,6 @@ def has_skills(folder: Path) -> bool:
 
 
 def parse_skills(value: Sequence[Path | str]) -> list[str]:
-    """Check folders of skills, and return their paths as given."""
     paths = [parse_path("skills", path) for path in parse_names("skills", value)]
     find_skills(paths)
     return paths

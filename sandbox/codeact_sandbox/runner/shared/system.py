@@ -128,7 +128,6 @@ MEMORY_USE = (
 
 
 def memory_limit():
-    """Return the bytes that this sandbox may use; None if it can't be read."""
     for path in MEMORY_LIMITS:
         limit = (read_small(path) or b"").strip()
         if limit.isdigit():
@@ -257,7 +256,6 @@ def _kill_frozen(find_roots, keep):
 
 
 def _read_parents():
-    """Return the parent of each living process, and the dead ones."""
     parent_of, gone = {}, set()
     for pid in list_pids():
         fields = stat_fields(pid)
@@ -337,7 +335,6 @@ class CpuTimeMeter:
 
 
 def cgroup_seconds(counters=CGROUP_COUNTERS):
-    """Return the processor time of the whole sandbox; None if it can't be read."""
     for path, key, unit in counters:
         try:
             with open(path) as file:

@@ -108,7 +108,6 @@ def random_id():
 
 
 def pack(kind, ident, message=None, data=b"", limit=MAX_PAYLOAD):
-    """Return a frame; raises an error if its payload has more bytes than `limit`."""
     if message is not None:
         head = _encode(message).encode("ascii")
         data = PREFIX.pack(len(head)) + head + data
@@ -118,7 +117,6 @@ def pack(kind, ident, message=None, data=b"", limit=MAX_PAYLOAD):
 
 
 def unpack(payload):
-    """Split a payload into its message, a dict, and its bytes."""
     try:
         (size,) = PREFIX.unpack_from(payload)
         end = PREFIX.size + size

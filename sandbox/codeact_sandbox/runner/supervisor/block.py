@@ -26,7 +26,8 @@ class Block:
     """A block: waiting, running, or ended.
 
     `start` chooses the worker and calls `send_request`. The worker's frames come to `on_frame`, its end to `on_worker_exit`, and
-    the deadline to `stop`; each leads to `finish`, once, which sends the result to the host.
+    the deadline to `stop`; each leads to `finish`, once, which sends the result to the host. Subclasses have `start`,
+    `on_worker_exit`, `kill_processes`, and `root_pids`: where the block's process trees begin.
     """
 
     def __init__(self, supervisor, ident, request, code):
@@ -62,9 +63,6 @@ class Block:
         self.oom_kills = system.count_oom_kills()
 
     # From the request to the worker
-
-    def start(self):
-        raise NotImplementedError
 
     def send_request(self, state_file=None):
         """Send the request to the worker, with the pipes for its output, and start the timers."""
@@ -181,10 +179,6 @@ class Block:
             if self.displays.forward(message, self.captures[0]):
                 self.worker.connection.send(wire.pack(wire.DISPLAY, self.token))
 
-    def on_worker_exit(self):
-        """Handle the end of the worker: nothing more can come from it."""
-        raise NotImplementedError
-
     def on_worker_disconnect(self):
         """Handle a closed connection. A script can go on without it until it ends or its time is over."""
 
@@ -203,12 +197,6 @@ class Block:
         self.kill_processes()
         self.supervisor.workers.collect()
         self.supervisor.loop.call_later(KILL_CHECK_S, self.on_worker_exit)
-
-    def kill_processes(self):
-        raise NotImplementedError
-
-    def root_pids(self, parent_of):
-        raise NotImplementedError
 
     def free_memory(self):
         """After an out-of-memory kill, wait until memory is free again: this process could be next."""
