@@ -170,7 +170,7 @@ def test_a_host_value_that_is_not_text():
 
 
 def test_wrong_types() -> None:
-    for environment, why in [("API_KEY", "is one string"), ({"A": 1}, "not int"), ({"A": None}, "NoneType")]:
+    for environment, why in [("API_KEY", "is one string"), ({"A": 1}, "not int"), ({"A": None}, "not None")]:
         with case(environment, why), pytest.raises(TypeError, match=why):
             parse_environment(environment)  # type: ignore[arg-type]
 
