@@ -18,6 +18,7 @@ from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.replay import ReplayWorkspace
 from codeact_sandbox.tools.broker import BlockCalls
 from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.trees import ToolFiles
 from codeact_sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import ErrorInfo, Result
@@ -84,7 +85,7 @@ class BlockRun:
             request.message["tool_sources"] = self.tools.broker.added_sources()
             work_dir = self.workspace.root if self.workspace is not None else None
             calls = BlockCalls(
-                self.tools.broker, block, self.context, self.ident, sandbox=self.client.requests, work_dir=work_dir
+                self.tools.broker, block, self.context, self.ident, sandbox=ToolFiles(self.client), work_dir=work_dir
             )
         kept: list[sync.Kept] = [None]
         keep = None

@@ -76,23 +76,20 @@ async def run_command(
         SandboxError: Something around the command broke, or 64 commands run already.
         asyncio.CancelledError: The task was cancelled; the command is dead by then. The exception's `result` has its output.
     """
-    return await run_checked(sandbox, _checked(command, cwd, env, user), stdin, on_output, timeout)
-
-
-async def run_checked(
-    sandbox: HasCommands,
-    given: dict[str, Any],
-    stdin: Input | None,
-    on_output: OnOutput | None,
-    timeout: float | None,
-    *,
-    changes_files: bool = True,
-) -> ExecResult:
-    """Run a command whose words, directory and variables have been checked; files are copied to the host if it changes some."""
+    given = _checked(command, cwd, env, user)
     limit = parse_timeout(timeout) if timeout is not None else sandbox.timeout
     given = {**given, "stdin": stdin is not None, "stream": on_output is not None, "timeout": limit}
-    client = await _prepared(sandbox)
-    process = client.processes.open(Command(**given, cpu_seconds=sandbox.options.limits.cpu_seconds))
+    client = await prepared(sandbox)
+    checked = Command(**given, cpu_seconds=sandbox.options.limits.cpu_seconds)
+    process = await run_process(client, checked, stdin, on_output, limit)
+    return await _finished(sandbox, client, process)
+
+
+async def run_process(
+    client: RunnerClient, command: Command, stdin: Input | None, on_output: OnOutput | None, limit: float
+) -> Process:
+    """Run a command until its end; it is killed if that is not awaited."""
+    process = client.processes.open(command)
     try:
         until = time.monotonic() + limit + client.processes.grace_s
         if stdin is None:
@@ -105,9 +102,7 @@ async def run_checked(
             with contextlib.suppress(SandboxError):
                 error.result = _result(process, (), ())  # type: ignore[attr-defined]
         raise
-    if changes_files:
-        return await _finished(sandbox, client, process)
-    return _result(process, (), ())
+    return process
 
 
 async def start_job(
@@ -120,7 +115,7 @@ async def start_job(
 ) -> Job:
     """Start a command in the background: see `AsyncSandbox.start`."""
     given = _checked(command, cwd, env, None)
-    client = await _prepared(sandbox)
+    client = await prepared(sandbox)
     cpu_seconds = sandbox.options.limits.cpu_seconds
     process = client.processes.open(Command(**given, stdin=stdin, stream=False, cpu_seconds=cpu_seconds))
     try:
@@ -238,7 +233,8 @@ async def live_client(sandbox: HasCommands) -> RunnerClient:
     return client
 
 
-async def _prepared(sandbox: HasCommands) -> RunnerClient:
+async def prepared(sandbox: HasCommands) -> RunnerClient:
+    """Return the running sandbox, with what has changed on the host."""
     client = await live_client(sandbox)
     if sandbox.open_branch is not None:  # the host gets its files later, if at all, and it has no network
         return client

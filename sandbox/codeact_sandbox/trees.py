@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
@@ -15,10 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
-from codeact_sandbox.commands import HasCommands, Input, pieces_of, run_checked
+from codeact_sandbox.commands import HasCommands, Input, pieces_of, prepared, run_process
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.tar_receiver import TarReceiver
 from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.processes import Command
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.runner.worker import trees
 from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
@@ -34,6 +37,7 @@ MAX_ENTRIES = 200_000
 MAX_BYTES = 16 * 1024**3
 HEADERS = 256 * 1024**2  # what a tar file may have beside its files' content
 TRANSFER_TIMEOUT_S = 600.0  # for whole folders; other operations may take as long as a block
+TOOL_FILES_AT_ONCE = 8
 _LIMITS: dict[str, Any] = {"most_entries": MAX_ENTRIES, "most_bytes": MAX_BYTES}
 Take = Callable[[bytes], Awaitable[object]]
 
@@ -371,14 +375,24 @@ def _parsed(answer: bytearray) -> Any:
     raise ValueError("an answer with too many parts")
 
 
-async def _operate(
-    sandbox: HasCommands,
+async def _operate(sandbox: HasCommands, op: str, path: str, *, timeout: float | None = None, **arguments: Any) -> None:
+    client, workspace = await prepared(sandbox), sandbox._folder.workspace
+    try:
+        await _operate_in(client, op, path, timeout=timeout or sandbox.timeout, **arguments)
+    finally:
+        changes = op in ("write", "edit", "mkdir", "unpack") and "replace" not in arguments
+        if changes and workspace is not None and client.alive:
+            await sync.pull_changed(workspace, client)
+
+
+async def _operate_in(
+    client: RunnerClient,
     op: str,
     path: str,
     *,
-    content: Input = b"",
     take: Take,
-    timeout: float | None = None,
+    timeout: float,
+    content: Input = b"",
     **arguments: Any,
 ) -> None:
     if not path or "\0" in path:
@@ -398,16 +412,35 @@ async def _operate(
         else:
             failure.extend(data[: MAX_FAILURE_BYTES - len(failure)])
 
-    given: dict[str, Any] = {"words": [trees.COMMAND], "cwd": None, "env": {}}
-    done = await run_checked(sandbox, given, stdin(), on_output, timeout, changes_files=False)
+    command = Command([trees.COMMAND], stdin=True, timeout=timeout)
+    done = (await run_process(client, command, stdin(), on_output, timeout)).end()
     if done.timed_out:
         raise SandboxFileError(errno.ETIMEDOUT, f"it took longer than {done.duration_s:.0f} s", path)
-    workspace, client = sandbox._folder.workspace, sandbox.client
-    changes = op in ("write", "edit", "mkdir", "unpack") and "replace" not in arguments
-    if changes and workspace is not None and client is not None and client.alive:
-        await sync.pull_changed(workspace, client)
     if done.exit_code != 0:
         raise _error_of(bytes(failure), path)
+
+
+class ToolFiles:
+    """The files that calls of host tools exchange with the code: opened with the code's rights, not with the supervisor's."""
+
+    def __init__(self, client: RunnerClient) -> None:
+        self._client = client
+        self._room = asyncio.Semaphore(TOOL_FILES_AT_ONCE)
+
+    async def read(self, path: str, take: Take) -> None:
+        """Read a file, which is nothing of the kernel's."""
+        async with self._room:
+            more: dict[str, Any] = {"offset": 0, "size": None, "exchanged": True}
+            await _operate_in(self._client, "read", path, take=take, timeout=TRANSFER_TIMEOUT_S, **more)
+
+    async def write(self, path: str, content: Input) -> None:
+        """Write a file, and make the folders above it."""
+
+        async def ignore(_: bytes) -> None:
+            """Ignore the answer, which says nothing."""
+
+        async with self._room:
+            await _operate_in(self._client, "write", path, take=ignore, content=content, timeout=TRANSFER_TIMEOUT_S)
 
 
 def _error_of(failure: bytes, path: str) -> SandboxFileError:

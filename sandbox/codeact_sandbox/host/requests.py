@@ -72,10 +72,8 @@ class Requests:
         number = number_of(reply.message, "errno")
         raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
 
-    async def write_file(
-        self, name: str, mode: int, chunks: Iterable[bytes] | AsyncGenerator[bytes], *, on_host: bool = True
-    ) -> None:
-        """Send a file into the sandbox; unless it is `on_host` already, the next list of changed files has it."""
+    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncGenerator[bytes]) -> None:
+        """Send a file into the sandbox that the host has; no list of changed files has it."""
         ident = next(self.idents)
         begun = False
         waiting = b""
@@ -86,7 +84,7 @@ class Requests:
                         begun = True
                         await self.ask({"op": "write", "name": name}, waiting, ident)
                     waiting = chunk
-                last = {"op": "write", "name": name, "mode": mode, "final": True, "on_host": on_host}
+                last = {"op": "write", "name": name, "mode": mode, "final": True}
                 await self.ask(last, waiting, ident)
             except BaseException:
                 if begun:

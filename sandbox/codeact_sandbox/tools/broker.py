@@ -15,11 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from codeact_sandbox.host.requests import Requests
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.tools.answers import as_tool_image
 from codeact_sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
-from codeact_sandbox.tools.call_files import CallFiles, FileBudget
+from codeact_sandbox.tools.call_files import CallFiles, FileBudget, SandboxFiles
 from codeact_sandbox.tools.function import HostTool, contained
 from codeact_sandbox.tools.payloads import (
     Request,
@@ -150,7 +149,7 @@ class BlockCalls:
         context: RunContext,
         block: BlockId,
         *,
-        sandbox: Requests | None = None,
+        sandbox: SandboxFiles | None = None,
         work_dir: Path | None = None,
     ) -> None:
         self._broker = broker

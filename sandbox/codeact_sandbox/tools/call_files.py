@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import threading
-from collections.abc import Generator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
-from codeact_sandbox.host.requests import CHUNK, Requests
+from codeact_sandbox.host.requests import CHUNK
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.paths import WORKSPACE
 
-CHUNKS_PER_CALL = 4
-# The supervisor reads and writes for the host, and code must not see these through it.
-SYSTEM_FOLDERS = ("/dev", "/proc", "/sys")
+
+class SandboxFiles(Protocol):
+    """Reads and writes files of a sandbox with the rights of its code."""
+
+    async def read(self, path: str, take: Callable[[bytes], Awaitable[object]]) -> None:
+        """Read a file, and pass its content on in pieces."""
+
+    async def write(self, path: str, content: bytes | AsyncGenerator[bytes]) -> None:
+        """Write a file."""
 
 
 @dataclass
@@ -50,7 +55,7 @@ class FileBudget:
 class CallFiles:
     """The files of one call."""
 
-    def __init__(self, sandbox: Requests, budget: FileBudget, work_dir: Path | None) -> None:
+    def __init__(self, sandbox: SandboxFiles, budget: FileBudget, work_dir: Path | None) -> None:
         self._sandbox = sandbox
         self._budget = budget
         self._work_dir = work_dir
@@ -71,12 +76,14 @@ class CallFiles:
         """Return the content of a file of the sandbox."""
         if path in self._copies:
             return await in_thread(self._copies[path][0].read_bytes)
-        pieces: list[bytes] = []
-        async with aclosing(self._sandbox.read_file(_checked(path))) as reading:
-            async for piece, size in reading:
-                self._take_piece(len(piece), size)
-                pieces.append(piece)
-        return await in_thread(b"".join, pieces)
+        content = bytearray()
+
+        async def take(piece: bytes) -> None:
+            self.take(len(piece))
+            content.extend(piece)
+
+        await self._sandbox.read(_checked(path), take)
+        return bytes(content)
 
     async def fetch(self, path: str) -> dict[str, Any]:
         """Copy a file of the sandbox as `copy_in` does, and return the hash and the size of its content."""
@@ -95,24 +102,20 @@ class CallFiles:
         target = self._folder.path / str(len(self._copies)) / name
         await in_thread(target.parent.mkdir)
         await in_thread(target.touch)
-        waiting: list[bytes] = []
         content = sha256()
-        async with aclosing(self._sandbox.read_file(path)) as reading:
-            async for piece, size in reading:
-                self._take_piece(len(piece), size)
-                waiting.append(piece)
-                if len(waiting) == CHUNKS_PER_CALL:
-                    await in_thread(_append, target, waiting, content)
-                    waiting = []
-        await in_thread(_append, target, waiting, content)
+
+        async def take(piece: bytes) -> None:
+            self.take(len(piece))
+            await in_thread(_append, target, piece, content)
+
+        await self._sandbox.read(path, take)
         self._copies[path] = target, {"sha256": content.hexdigest(), "bytes": target.stat().st_size}
         return target
 
     async def write(self, path: str, data: bytes) -> None:
         """Write a file of the sandbox."""
         self.take(len(data))
-        pieces = (data[at : at + CHUNK] for at in range(0, len(data), CHUNK))
-        await self._sandbox.write_file(path, 0o644, pieces, on_host=False)
+        await self._sandbox.write(path, data)
 
     async def copy_out(self, source: Path) -> str:
         """Copy a file of the host into the workspace, and return its path there.
@@ -121,7 +124,7 @@ class CallFiles:
         """
         name, size = await in_thread(self._describe, source)
         self.take(size)
-        await self._sandbox.write_file(name, 0o644, in_threads(_chunks(source, size)), on_host=False)
+        await self._sandbox.write(name, in_threads(_chunks(source, size)))
         return f"{WORKSPACE}/{name}"
 
     def _describe(self, source: Path) -> tuple[str, int]:
@@ -132,10 +135,6 @@ class CallFiles:
         inside = work_dir is not None and path.is_relative_to(work_dir)
         name = path.relative_to(work_dir).as_posix() if inside and work_dir is not None else source.name
         return safe_name(name), path.stat().st_size
-
-    def _take_piece(self, count: int, size: int) -> None:
-        """Take a piece of a file; a file that can't fit is refused at its first piece, whatever else the sandbox says."""
-        self.take(size if size > self._budget.limit else count)
 
     def take(self, count: int) -> None:
         """Take some of the sandbox's budget, until the call ends."""
@@ -151,18 +150,15 @@ class CallFiles:
 
 def _checked(path: str) -> str:
     """Check the path of a file of the sandbox, which untrusted code has sent."""
-    if not path.startswith("/") or "\0" in path or posixpath.normpath(path) != path:
+    if not path.startswith("/") or path.startswith("//") or "\0" in path or posixpath.normpath(path) != path:
         raise ValueError("the path of a file must be absolute, without . and ..")
-    if any(path == folder or path.startswith(f"{folder}/") for folder in SYSTEM_FOLDERS):
-        raise ValueError("files of /dev, /proc and /sys can't be passed to host tools")
     return path
 
 
-def _append(target: Path, pieces: list[bytes], content: Any) -> None:
+def _append(target: Path, piece: bytes, content: Any) -> None:
     with target.open("ab") as file:
-        for piece in pieces:
-            file.write(piece)
-            content.update(piece)
+        file.write(piece)
+    content.update(piece)
 
 
 def _chunks(source: Path, size: int) -> Generator[bytes]:

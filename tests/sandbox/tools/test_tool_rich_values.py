@@ -271,3 +271,31 @@ async def test_what_can_not_be_exchanged_is_an_error_that_says_why(executor: San
             assert result.outcome == "error"
             assert error in result.output
             assert await out(executor, "print(count_lines('/etc/passwd') > 0)") == "True\n"
+
+
+# Attack M6: the supervisor read these itself, with its own rights.
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//proc/1/maps",
+        "/proc/1/maps",
+        "/proc/1/environ",
+        "/proc/self/maps",
+        "/workspace/link",
+        "/proc/self/root/proc/1/maps",
+    ],
+)
+async def test_files_of_the_kernel_are_not_passed_to_a_tool(executor: SandboxCodeExecutor, path: str) -> None:
+    prepare = f"""
+        import os
+        os.path.lexists('link') or os.symlink('/proc/1/maps', 'link')
+        old, os.path.realpath = os.path.realpath, lambda path, **_: path
+        try:
+            print('passed', count_lines({path!r}))
+        except Exception as error:
+            print('refused', error)
+        finally:
+            os.path.realpath = old
+    """
+    assert (await out(executor, prepare)).startswith("refused ")

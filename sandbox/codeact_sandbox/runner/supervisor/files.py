@@ -79,8 +79,7 @@ class Files:
         if request.get("final"):
             info = upload.commit(request.get("mode", 0o644))
             del self._uploads[ident]
-            if request.get("on_host"):
-                self._known[request["name"]] = _version_of(info)
+            self._known[request["name"]] = _version_of(info)
         return {"written": len(data)}
 
     def _make_folders(self, names):
@@ -120,8 +119,9 @@ class Files:
 
     def _folder(self, name, create=False):
         parts = name.split("/")[:-1]
-        absolute = name.startswith("/")
-        fd = os.open("/" if absolute else self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if name.startswith("/") or ".." in parts:
+            raise OSError(errno.EPERM, "not in the workspace")
+        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in parts:
             if part in ("", "."):
                 continue

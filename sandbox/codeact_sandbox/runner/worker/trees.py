@@ -25,6 +25,7 @@ MAX_ANSWER = 2 * 1024 * 1024
 MAX_LINE_SHOWN = 2000
 MAX_LINE = 1024 * 1024
 BLOCK = 512
+SYSTEM_FOLDERS = ("/dev/", "/proc/", "/sys/")
 TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 
@@ -185,8 +186,10 @@ def _open(path, flags=0):
 # Single files and folders
 
 
-def read(target, path, offset, size):
+def read(target, path, offset, size, exchanged=False):
     with _open(path) as file:
+        if exchanged and os.readlink("/proc/self/fd/%d" % file.fileno()).startswith(SYSTEM_FOLDERS):
+            raise OSError(errno.EPERM, "files of /dev, /proc and /sys can't be passed to host tools", path)
         file.seek(offset)
         while size is None or size > 0:
             data = file.read(CHUNK if size is None else min(CHUNK, size))
