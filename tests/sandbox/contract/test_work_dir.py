@@ -136,7 +136,8 @@ async def test_a_block_whose_files_can_not_be_stored_is_no_success(make, tmp_pat
     assert (result.outcome, result.exit_code, result.error.type) == ("error", 1, "FilesNotStored")
     assert re.search(reason, result.error.message)
     assert result.output.endswith(f"{result.error.message}\n")
-    assert (await run(executor, "1")).exit_code == 0
+    if len(result.artifacts) < 100:  # else later blocks bring the rest
+        assert (await run(executor, "1")).exit_code == 0
 
 
 async def test_a_command_whose_files_can_not_be_stored_is_no_success(bubblewrap, tmp_path):
