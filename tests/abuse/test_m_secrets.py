@@ -203,3 +203,35 @@ async def test_upgrades_smuggling_and_other_protocols(subject: Subject, there: R
     """
     assert await said(subject, there, two) == "1\nhttp/1.1\n"
     assert [request.split()[1] for request in there.requests] == [b"/a"]
+
+
+GUESS = """
+    guesses = [b"k3y/Of+the=User-%010d" % number for number in range(123_456_000, 123_457_000)]
+    before = get("/", method="POST", body=b"\\n".join(guesses[:500]))
+    print(before.count(b"User-"))
+    for way in WAYS:
+        try:
+            answer = way(b"\\n".join(guesses))
+        except OSError as error:
+            answer = b""
+        print(b"***" in answer, answer.count(b"User-"))
+    print(b"***" in get("/", f"X-Key: {KEY}"))
+"""
+WAYS = {
+    "body": 'lambda guesses: get("/", method="POST", body=guesses)',
+    "header": 'lambda guesses: get("/", "X-Key: " + guesses[15_000:].replace(b"\\n", b" ").decode())',
+    "base64": 'lambda guesses: get("/", method="POST", body=base64.b64encode(guesses))',
+    "alone": 'lambda guesses: get("/", method="POST", body=b"k3y/Of+the=User-0123456789")',
+}
+
+
+# Case M9.
+@one_kind
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_the_mask_does_not_tell_which_guess_is_right(
+    subject: Subject, there: Reflector, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """An answer that has a thousand guesses in it, and one of them as asterisks, would."""
+    output = await said(subject, there, "\n    import base64\n" + GUESS.replace("WAYS", f"[{way}]"))
+    assert output.split() == ["500", "False", "0", "False"]
+    assert VALUE.encode() not in there.seen

@@ -18,7 +18,7 @@ import h11
 from codeact_sandbox.egress.channels import HEAD_LIMIT, PIECE, Channel, ChannelClosed, relay
 from codeact_sandbox.egress.connection_log import ConnectionLog, LogEntry
 from codeact_sandbox.egress.connector import CONNECT_TIMEOUT_S, Connector, Streams
-from codeact_sandbox.egress.secrets import Headers, MaskedAnswer, Secrets
+from codeact_sandbox.egress.secrets import Headers, MaskedAnswer, MaskedStream, Secrets
 from codeact_sandbox.egress.tls_channel import TlsChannel
 from codeact_sandbox.egress.tls_tunnel import (
     ESTABLISHED,
@@ -113,6 +113,7 @@ async def _serve_with_secrets(
         await inside.handshake()
     try:
         if head := await _read_head(inside):
+            secrets.check(guessed=secrets.mask.apply(head) != head)
             parser, message = parse_head(head)
             request = read_request_in(tunnel, message)
             check_headers(request, message)
@@ -277,7 +278,7 @@ async def _forward(
     writer.write(outside.send(h11.Request(method=message.method, target=request.target, headers=headers)) or b"")
     await writer.drain()
     answer = MaskedAnswer(secrets.mask) if secrets is not None else None
-    up = _forward_body(channel, writer, inside, outside)
+    up = _forward_body(channel, writer, inside, outside, secrets)
     moved = channel.channel if isinstance(channel, TlsChannel) else channel
     await relay(moved, up, _forward_response(channel, reader, inside, outside, answer), until_down_ends=True)
 
@@ -291,8 +292,13 @@ def _end_to_end(message: h11.Request | h11.Response) -> Headers:
 
 
 async def _forward_body(
-    channel: Channel | TlsChannel, writer: asyncio.StreamWriter, inside: h11.Connection, outside: h11.Connection
+    channel: Channel | TlsChannel,
+    writer: asyncio.StreamWriter,
+    inside: h11.Connection,
+    outside: h11.Connection,
+    secrets: Secrets | None,
 ) -> None:
+    searched = MaskedStream(secrets.mask) if secrets is not None else None
     while True:
         try:
             event = inside.next_event()
@@ -301,6 +307,9 @@ async def _forward_body(
         if event is h11.NEED_DATA:
             inside.receive_data(await channel.read())
             continue
+        if secrets is not None and searched is not None and isinstance(event, h11.Data):
+            searched.feed(bytes(event.data))
+            secrets.check(guessed=searched.found)
         writer.write(outside.send(event if isinstance(event, h11.Data) else h11.EndOfMessage()) or b"")
         await writer.drain()
         if not isinstance(event, h11.Data):

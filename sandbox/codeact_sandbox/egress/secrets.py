@@ -10,17 +10,18 @@ import re
 import secrets
 import ssl
 from collections.abc import Iterable, Sequence
-from functools import partial
 from importlib import import_module
 from urllib.parse import quote, quote_plus
 
 from codeact_sandbox.egress.authority import Authority
+from codeact_sandbox.egress.channels import HEAD_LIMIT
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.secrets import SecretValue
 
 Headers = list[tuple[bytes, bytes]]
 # Headers that are not passed on: a part of an answer, or a compressed one, could not be searched for a value.
 _NO_PART = {b"accept-encoding", b"range", b"if-range"}
+MAX_HEAD = 2 * HEAD_LIMIT  # of a request with its values
 _SLICE = 4096
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
@@ -63,11 +64,14 @@ class MaskedStream:
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
         self._rest = b""
+        self.found = False  # whether there was a value
 
     def feed(self, piece: bytes, *, last: bool = False) -> bytes:
         passed, size = [], max(_SLICE, self._mask.most_held)
         for start in range(0, len(piece) or 1, size):  # no other thread runs while a part is searched
-            data = self._mask.apply(self._rest + piece[start : start + size])
+            found = self._rest + piece[start : start + size]
+            data = self._mask.apply(found)
+            self.found = self.found or data != found
             # As much whatever the values are, or the pieces would tell how one begins. No form has a line end in it.
             kept = 0 if last else min(self._mask.most_held, len(data) - 1 - data.rfind(b"\n"))
             passed.append(data[: len(data) - kept])
@@ -82,6 +86,7 @@ class Secrets:
         }  # variables for the code
         self.authority = Authority()
         self.mask = Mask(each.value for each in values)
+        self.guessed = False  # whether code has sent a value itself: then no host gets one any more
         self._values = values
         self._trust: ssl.SSLContext | None = None
 
@@ -104,16 +109,38 @@ class Secrets:
             self._trust.set_alpn_protocols(["http/1.1"])
         return self._trust
 
+    def check(self, *, guessed: bool) -> None:
+        """Refuse a request in which code has sent a value itself.
+
+        It does not know the value, so it guesses, and the mask of what a host sends back would say whether it is right.
+        """
+        self.guessed = self.guessed or guessed
+        if self.guessed:
+            raise Refused(
+                "the code has sent the value of a secret itself, so the hosts of secrets can't be reached any more"
+            )
+
     def put_in(self, headers: Headers, host: str, port: int) -> Headers:
         values = self._for(host, port)
-        pattern = re.compile(b"|".join(values))
-        passed = [(name, _replace(value, pattern, values)) for name, value in headers if name.lower() not in _NO_PART]
+        left = MAX_HEAD
+        passed: Headers = []
+        for name, value in headers:
+            if name.lower() not in _NO_PART:
+                passed.append((name, _replace(value, values, left)))
+                left -= len(passed[-1][1])
         return [*passed, (b"Accept-Encoding", b"identity")]
 
 
-def _replace(header: bytes, pattern: re.Pattern[bytes], values: dict[bytes, bytes]) -> bytes:
+def _replace(header: bytes, values: dict[bytes, bytes], most: int) -> bytes:
     """Replace placeholders in a header's value; also in user and password, which are base64."""
-    put_in = partial(pattern.sub, lambda match: values[match[0]])
+
+    def put_in(data: bytes) -> bytes:
+        if len(data) + sum(data.count(each) * (len(value) - len(each)) for each, value in values.items()) > most:
+            raise Refused(f"the request's head is longer than {MAX_HEAD:,} bytes with the secrets in it", 431)
+        for each, value in values.items():
+            data = data.replace(each, value)
+        return data
+
     scheme, space, encoded = header.partition(b" ")
     if scheme.lower() != b"basic":
         return put_in(header)

@@ -14,13 +14,14 @@ from typing import Any
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.runner.worker import values
 from codeact_sandbox.types.errors import SandboxProtocolError, SandboxStartError
-from codeact_sandbox.types.text import check_nesting
+from codeact_sandbox.types.text import check_nesting, check_parts
 
 VERSION = 1
 # Of a message without the bytes after it; the runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
 DECODED_BYTES = 64 * 1024
 MAX_NESTING = 32  # the runner uses five levels
+MAX_PARTS = 200_000  # the runner's longest list has half as many
 MAX_FACTS = 100
 MAX_FACT_CHARS = 200
 _from_json = json.JSONDecoder().decode
@@ -38,6 +39,7 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
         raise SandboxProtocolError(f"the sandbox sent a message of {size:,} bytes; {MAX_MESSAGE:,} are allowed")
     try:
         head = payload[wire.PREFIX.size : end]
+        check_parts(head, b"[{,", MAX_PARTS)
         check_nesting(head, MAX_NESTING)
         message = _from_json(head.decode())
     except (ValueError, RecursionError) as error:

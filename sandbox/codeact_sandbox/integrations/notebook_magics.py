@@ -29,7 +29,9 @@ from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.option_parsing import parse_texts
 from codeact_sandbox.types.result import MEMORY_LINES, TIMEOUT_LINE, remarks
 
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+# Not 8, which hides text, except as the number of a colour.
+_PART = r"(?:[34]8;(?:5;\d{1,3}|2(?:;\d{1,3}){3})|0*(?:[0-79]|[1-9]\d{1,2})?)"
+_COLOR = re.compile(rf"\x1b\[{_PART}(?:;{_PART})*m")
 _FAILURES = {
     "timeout": (
         "Timeout",

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from pydantic_core import from_json
 
 from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.text import check_parts
 
 T = TypeVar("T")
 SMALL_BYTES = 16 * 1024
@@ -30,7 +31,7 @@ MESSAGE_LIMIT = 16 * 1024
 # One thread for all: each such thread delays the event loop through the interpreter lock, and several are not faster.
 _EXECUTOR = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
 _NUMBERS = frozenset({int, float, bool, type(None)})
-_STRING_OR_OPENING = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]', re.DOTALL)
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,7 @@ def _read_call(payload: bytes, copies: int) -> Request:
 
 def _decode(payload: bytes) -> Any:
     """Parse JSON with a limited number of lists and objects."""
-    if payload.count(b"[") + payload.count(b"{") > MOST_CONTAINERS:
-        # Those in strings do not count. One by one, because other threads can run between them.
-        found = sum(each[0] in b"[{" for each in _STRING_OR_OPENING.finditer(payload))
-        if found > MOST_CONTAINERS:
-            raise ValueError(f"more than {MOST_CONTAINERS:,} lists and objects")
+    check_parts(payload, b"[{", MOST_CONTAINERS)
     return from_json(payload)
 
 
@@ -153,6 +150,7 @@ def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
     bases = [base.__name__ for base in kind.__mro__[:-3] if getattr(builtins, base.__name__, None) is base]
     try:
         message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        message = _ADDRESS.sub("0x…", message)
         message.encode()
     except UnicodeEncodeError:
         message = message.encode("utf-8", "replace").decode()

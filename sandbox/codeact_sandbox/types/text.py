@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_STRING_OR_MARK = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{,]', re.DOTALL)
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -52,6 +53,15 @@ def check_nesting(data: bytes, limit: int) -> None:
     # Removing strings costs most, and is needed only if they contain brackets.
     if _exceeds_depth(data, limit) and _exceeds_depth(_STRING.sub(b"", data), limit):
         raise ValueError(f"lists and objects are nested deeper than {limit}, or not closed")
+
+
+def check_parts(data: bytes, marks: bytes, limit: int) -> None:
+    """Check, before it is parsed, that JSON has not too many of some characters outside of its strings."""
+    if sum(map(data.count, marks)) <= limit:
+        return
+    # One by one, because other threads can run between them.
+    if sum(each[0] in marks for each in _STRING_OR_MARK.finditer(data)) > limit:
+        raise ValueError(f"more than {limit:,} lists, objects or parts")
 
 
 def _exceeds_depth(data: bytes, limit: int) -> bool:
