@@ -168,7 +168,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                     return self._answer(generated, ran)
                 await emit(self._generation_event(attempt, generated, code, problem))
                 continue
-            if code.blocks == repeated.told:
+            if code.blocks == repeated.reported:
                 await emit(self._generation_event(attempt, generated, FoundCode([], cut_off=False), SAME_AGAIN))
                 break
             await emit(self._generation_event(attempt, generated, code))
@@ -181,7 +181,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             denied = as_execution_result(result).outcome == "denied"
             if not denied:
                 ran += [block.code for block in code.blocks]
-            not_run = notes.news(code.not_run, ran=True)
+            not_run = notes.unreported(code.not_run, ran=True)
             remarks = [] if is_last else repeated.remarks(code.blocks, result)
             await self._show_result(conversation, result, not_run, attempt, emit, further=remarks)
             if result.exit_code == 0 or is_last or denied:
@@ -201,7 +201,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         if code.cut_off:
             return CUT_OFF
         # AutoGen's agent answers with such a message: only attempts that are left are used to ask again.
-        if not is_last and (to_name := notes.news(code.not_run, ran=False)):
+        if not is_last and (to_name := notes.unreported(code.not_run, ran=False)):
             return f"{describe_not_run(to_name, self._languages)}\n{ANSWER_NOT_RUN}"
         return None
 

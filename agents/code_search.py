@@ -182,13 +182,13 @@ _WHY: dict[Reason, str] = {
 
 @dataclass
 class NotRunNotes:
-    """Keeps track, during one turn, of the blocks that the model has been told about: each block is named once."""
+    """The blocks that were reported to the model in one turn; a block is reported once."""
 
     _named: set[NotRun] = field(default_factory=set)
     _just_named: bool = False
 
-    def news(self, blocks: Sequence[NotRun], *, ran: bool) -> list[NotRun]:
-        """Return the blocks of a message that are to be named; `ran` says whether it ran other code.
+    def unreported(self, blocks: Sequence[NotRun], *, ran: bool) -> list[NotRun]:
+        """Return the blocks of a message that are still to be reported; `ran` says whether it ran other code.
 
         A message that ran nothing is the answer if the message before it had such a block, and the model was told so.
         """
@@ -204,7 +204,7 @@ class NotRunNotes:
 class RepeatedCode:
     """Notices, during one turn, that the model sends the same code again, as models do that are stuck."""
 
-    told: list[CodeBlock] | None = None
+    reported: list[CodeBlock] | None = None
     """The code of the last step, if the model has just been told that it gives nothing new: if it comes again, it is not run."""
     stuck = False
     """Whether it came again after that."""
@@ -224,9 +224,9 @@ class RepeatedCode:
             or (error is not None and error.type == INTERRUPTED)
             or (result.exit_code == 0 and getattr(result, "duration_s", 0) >= WAITS_S)
         )
-        self.told = blocks if now == self._last and not waits else None
+        self.reported = blocks if now == self._last and not waits else None
         self._last = now
-        return [SAME_CODE] if self.told else []
+        return [SAME_CODE] if self.reported else []
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         text, output_type = str(generated.content), self._options.output_type
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         await conversation.add_answer(generated, code.end)
-        if code.blocks and code.blocks == self._repeated.told:
+        if code.blocks and code.blocks == self._repeated.reported:
             self._repeated.stuck = True
             nothing = FoundCode([], cut_off=False)
             await emit(self._generation_event(attempt, generated, nothing, SAME_AGAIN, step=step))
@@ -259,7 +259,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if generated.finish_reason == "length" and not self._was_too_long:
             self._was_too_long = True
             return prompt.CUT_OFF_TEXT
-        if to_name := self._notes.news(code.not_run, ran=False):
+        if to_name := self._notes.unreported(code.not_run, ran=False):
             return f"{describe_not_run(to_name, self._languages)}\n{ANSWER_NOT_RUN}"
         return None
 
@@ -281,7 +281,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         result, answer, step = ended.result, ended.answer, str(attempt + 1)
         whole = await self._runner.keep("output", result.output) if len(result.output) > self.MAX_OUTPUT_CHARS else None
         # Untagged code beside tagged code is there to be read, as the prompt says.
-        not_run = self._notes.news([block for block in code.not_run if block.reason != "untagged"], ran=True)
+        not_run = self._notes.unreported([block for block in code.not_run if block.reason != "untagged"], ran=True)
         remarks = self._repeated.remarks(code.blocks, result)
         shown = await self._show_result(
             conversation, result, not_run, attempt, emit, whole=whole, further=remarks, step=step

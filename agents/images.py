@@ -55,18 +55,18 @@ def images_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
     left_out: list[tuple[str, str]] = []
     room = MAX_BYTES
     for name, source in _sources(result):
-        if len(images) == MAX_IMAGES:
-            left_out.append((name, f"only the first {MAX_IMAGES} are"))
-            continue
         try:
-            data = _checked_size(source, room) if isinstance(source, bytes) else _read(source, room)
+            data = source if isinstance(source, bytes) else _read(source, room)
+            if len(images) == MAX_IMAGES or len(data) > room:
+                left_out.append((name, f"at most {MAX_IMAGES} images of {MAX_BYTES // 2**20} MiB together are"))
+                continue
             images.append(read_image(data))
             room -= len(data)
         except ImageRefused as error:
             left_out.append((name, str(error)))
     of_tools = [Image(PILImage.open(BytesIO(image.data))) for call in result.tool_calls for image in call.images]
     rest = MAX_IMAGES - len(images)
-    left_out += [("an image of a host tool", f"only the first {MAX_IMAGES} are")] * len(of_tools[rest:])
+    left_out += [("an image of a host tool", f"at most {MAX_IMAGES} are")] * len(of_tools[rest:])
     return [*images, *map(_scaled, of_tools[:rest])], left_out
 
 
@@ -85,15 +85,9 @@ def _sources(result: ExecutionResult) -> Iterator[tuple[str, bytes | Path]]:
 def _read(path: Path, room: int) -> bytes:
     try:
         with path.open("rb") as file:
-            return _checked_size(file.read(room + 1), room)
+            return file.read(room + 1)
     except OSError:
         raise ImageRefused("it can't be read") from None
-
-
-def _checked_size(data: bytes, room: int) -> bytes:
-    if len(data) > room:
-        raise ImageRefused(f"with it there would be more than {MAX_BYTES // 2**20} MiB of images")
-    return data
 
 
 def _scaled(image: Image) -> Image:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema, core_schema
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.capabilities import SessionExecutor
 from codeact_sandbox.files.workspace import MAX_FILES, Manifest, is_safe
-from codeact_sandbox.tools.payloads import is_small, json_text
+from codeact_sandbox.tools.payloads import is_small, json_text, least_size
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 
 MAX_BLOCKS = 1_000
@@ -113,28 +113,19 @@ class JournalEntry(BaseModel):
 
 def bounded(entries: Any) -> Any:
     """Refuse entries that exceed a journal's limits, before they are parsed further."""
-    if not isinstance(entries, list):
-        return entries
-    if len(entries) > MAX_BLOCKS:
+    if isinstance(entries, list) and len(entries) > MAX_BLOCKS:
         raise ValueError(f"there are {len(entries):,} entries; a journal has {MAX_BLOCKS:,} at most")
-    too_large = f"they hold more than the {MAX_BYTES:,} bytes that a journal holds at most"
-    left, waiting = MAX_BYTES, [(entry, 0) for entry in entries]
-    while waiting:
-        item, depth = waiting.pop()
-        item = vars(item) if isinstance(item, BaseModel) else item
-        # A number or a brace takes at least two bytes, with its separator.
-        left -= len(item) if isinstance(item, str) else 2
-        if left < 0:
-            raise ValueError(too_large)
-        if depth > MAX_DEPTH:
+    if least_size(entries, MAX_BYTES) > MAX_BYTES:
+        raise ValueError(f"they hold more than the {MAX_BYTES:,} bytes that a journal holds at most")
+    level, depth = [entries], 0
+    while level := [part for item in level if isinstance(item, dict | list | tuple) for part in _parts(item)]:
+        if (depth := depth + 1) > MAX_DEPTH:
             raise ValueError(f"they are nested more than {MAX_DEPTH} deep")
-        if isinstance(item, dict | list | tuple) and 2 * len(item) > left:
-            raise ValueError(too_large)
-        if isinstance(item, dict):
-            waiting += ((part, depth + 1) for pair in item.items() for part in pair)
-        elif isinstance(item, list | tuple):
-            waiting += ((part, depth + 1) for part in item)
     return entries
+
+
+def _parts(item: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item
 
 
 class Journal(BaseModel):

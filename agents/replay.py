@@ -133,12 +133,12 @@ class _Replayer:
         unguarded = await scratch.checkpoint()
         for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
             self.number += 1
-            if time.monotonic() > self._until:
-                self._skip_rest()
-                return
             found: list[str] = []
-            reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
-            if reason is None:
+            if time.monotonic() > self._until:
+                reason: str | None = f"rebuilding had taken {MAX_SECONDS:g} s by then"
+            elif unguarded is not None:
+                reason = NO_CHECKPOINT.format(reason=unguarded)
+            else:
                 if files is not None:
                     await scratch.arrange(files)
                 reason, found = await self._run_entry(scratch, entry, token, files_known=files is not None)
@@ -147,14 +147,6 @@ class _Replayer:
                 self._made.not_rebuilt += (self.number,)
             self._made.differences += tuple(found)
             # Also a block that was not rebuilt: on another machine it may be.
-            self._record.add(entry)
-
-    def _skip_rest(self) -> None:
-        left = tuple(range(self.number, self._made.blocks + 1))
-        blocks = f"blocks {left[0]}-{left[-1]} were" if len(left) > 1 else f"block {left[0]} was"
-        self._made.differences += (f"{blocks} not rebuilt: rebuilding had taken {MAX_SECONDS:g} s by then",)
-        self._made.not_rebuilt += left
-        for entry in self._journal.entries[self.number - 1 :]:
             self._record.add(entry)
 
     async def _run_entry(

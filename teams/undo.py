@@ -26,7 +26,9 @@ async def end_tasks(tasks: Mapping[str, asyncio.Task[Any]], grace_s: float) -> N
     for what, task in tasks.items():
         if not task.done():
             logger.warning(
-                "%s did not end within %.1f s of being cancelled. It is left running, unheard.", what, grace_s
+                "%s did not end within %.1f s of being cancelled. It keeps running; its output is discarded.",
+                what,
+                grace_s,
             )
             _left.add(task)
             task.add_done_callback(_forget)

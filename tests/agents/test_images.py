@@ -198,8 +198,8 @@ async def test_images_that_are_not_shown_are_named(tmp_path: Path) -> None:
         "Images that you are not shown: half.png (it is broken or cut off), "
         "a.svg (it is neither a PNG nor a JPEG file), "
         "large.png (it has 8,000 x 5,000 pixels; at most 10 million, and 8,000 a side, are shown), "
-        "heavy.png (with it there would be more than 4 MiB of images), gone.png (it can't be read), "
-        "5.png (only the first 4 are), an image of a host tool (only the first 4 are)."
+        "heavy.png (at most 4 images of 4 MiB together are), gone.png (it can't be read), "
+        "5.png (at most 4 images of 4 MiB together are), an image of a host tool (at most 4 are)."
     )
 
 

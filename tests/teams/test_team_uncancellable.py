@@ -42,7 +42,7 @@ async def test_participant_that_ignores_its_cancellation_is_left_running_with_a_
         assert isinstance(await cancelled(run), asyncio.CancelledError)
 
     assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
-        "The turn of 'uncancellable' did not end within 0.4 s of being cancelled. It is left running, unheard."
+        "The turn of 'uncancellable' did not end within 0.4 s of being cancelled. It keeps running; its output is discarded."
     ]
     (left,) = others()
     with pytest.raises(RuntimeError, match="'uncancellable' is still busy"):
@@ -128,7 +128,7 @@ async def test_no_turn_begins_after_a_condition_that_ignores_its_cancellation(ca
     await asyncio.wait({left})
     assert counting.heard == []
     assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
-        "A run of 'Team' did not end within 0.4 s of being cancelled. It is left running, unheard."
+        "A run of 'Team' did not end within 0.4 s of being cancelled. It keeps running; its output is discarded."
     ]
 
 

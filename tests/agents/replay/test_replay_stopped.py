@@ -33,7 +33,7 @@ async def test_rebuilding_ends_in_time(make: Make, monkeypatch: pytest.MonkeyPat
     state["journal"]["entries"] += [slow] * 50
     _, words, printed = await asyncio.wait_for(run_turn(await make(timeout=2), state, "print(x)"), 50)
     assert "- block 2 was not rebuilt: it ended with `timeout` instead of `ok`\n" in words
-    assert "-51 were not rebuilt: rebuilding had taken 4 s by then\n" in words
+    assert "block 20 was not rebuilt: rebuilding had taken 4 s by then\n" in words
     assert printed == ["1\n"]
 
 
