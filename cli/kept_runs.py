@@ -22,7 +22,7 @@ from autogen_codeact.runs.errors import RunFileError, RunFolderError
 from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
-from autogen_codeact.runs.reader import Gap, RawEvent, UnknownEvent
+from autogen_codeact.runs.reader import Gap, RawEvent
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 from codeact_sandbox.types.text import format_count
@@ -193,15 +193,11 @@ def show_run(path: Path) -> int:
     run = load_run(path)
     printer = _TextPrinter(run)
     finished: events.RunFinished | None = None
-    unknown = 0
     for raw in run.raw_events():
         event = run.parse(replace(raw, budget=MemoryLimit(4 * MAX_TEXT))) if isinstance(raw, RawEvent) else raw
-        unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)
     say_files(run, store.run_name(path))
-    if unknown:
-        say(f"{format_count(unknown, 'event')} of types that this version does not know: not shown")
     name = store.run_name(path)
     if finished is None and not run.started.conversation:
         ended = f"the run was interrupted: `codeact resume {name}` continues it"
@@ -232,7 +228,7 @@ class _TextPrinter:
         self._run = run
         self._last: events.BlockFinished | None = None
 
-    def show(self, event: events.RunEvent | UnknownEvent | Gap) -> None:
+    def show(self, event: events.RunEvent | Gap) -> None:
         match event:
             case events.BlockFinished():
                 self._last = event

@@ -364,10 +364,6 @@ class RunFinished(EndEvent):
     """The run has ended; the last line of a log that is complete."""
 
     type: Literal["run_finished"] = "run_finished"
-    model_calls: int = 0
-    blocks: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 class LogStopped(Event):

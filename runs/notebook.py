@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
 from autogen_codeact.runs.errors import RunFileError
-from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
+from autogen_codeact.runs.reader import Gap, Run
 from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.step_parts import Content
 from autogen_codeact.runs.text import terminal_text, visible
@@ -78,8 +78,6 @@ def export_json(run: Run, file: TextIO) -> None:
 
 
 def _to_object(event: Any) -> dict[str, Any]:
-    if isinstance(event, UnknownEvent):
-        return event.data
     return dict(vars(event)) if isinstance(event, Gap) else dict(event.model_dump(mode="json", exclude={"stored"}))
 
 

@@ -18,7 +18,7 @@ from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, MemoryLimit, json_cost
 from autogen_codeact.runs.messages import KnownMessages
-from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
+from autogen_codeact.runs.reader import Gap, RawEvent, Run, first_problem, load_run
 from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.store import EVENTS, run_name
 from autogen_codeact.runs.summary import RunTotals
@@ -109,11 +109,6 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         event = run.parse(replace(raw, budget=budget), whole=True)
         if isinstance(event, Gap):
             raise _damaged(run, event)
-        if isinstance(event, UnknownEvent):
-            raise RunNotResumableError(
-                f"{run.folder.path} can't be continued: line {event.line} of its log is a {event.name!r}, which this version of "
-                "autogen-codeact doesn't know. Update it."
-            )
         reader.hold(EVENT_BYTES + json_cost(raw.text, MAX_EVENT) + MAX_EVENT - budget.left)
         if isinstance(event, events.RunStarted):
             run.started = event  # it is what the chain has checked

@@ -39,16 +39,6 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class UnknownEvent:
-    """An event of a type that this version does not know."""
-
-    name: str
-    data: dict[str, Any]
-    line: int
-    type: Literal["unknown"] = "unknown"
-
-
-@dataclass(frozen=True)
 class RawEvent:
     """A line of a log that is the JSON object of an event; its fields are not checked.
 
@@ -94,7 +84,7 @@ class Run:
         self.started = self._first()
         """The event that the log begins with."""
 
-    def __iter__(self) -> Iterator[RunEvent | UnknownEvent | Gap]:
+    def __iter__(self) -> Iterator[RunEvent | Gap]:
         """Return the events in order; one at a time is held in memory.
 
         Raises:
@@ -127,7 +117,7 @@ class Run:
         if gap is not None:
             yield gap
 
-    def parse(self, raw: RawEvent, *, whole: bool = False) -> RunEvent | UnknownEvent | Gap:
+    def parse(self, raw: RawEvent, *, whole: bool = False) -> RunEvent | Gap:
         """Return a raw event as what it is, with the values that were moved into files.
 
         Args:
@@ -138,7 +128,7 @@ class Run:
             The event; a `Gap` if its fields are wrong, or if its files are missing or changed.
         """
         if raw.name not in KNOWN:
-            return UnknownEvent(raw.name, raw.data, raw.line)
+            return Gap(raw.line, _short(f"this version does not know events of type {raw.name}"))
         data = dict(raw.data)
         try:
             if stored := data.pop("stored", None):

@@ -200,8 +200,7 @@ async def logged(
 
 async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
     """Write the end of a run."""
-    finished = RunFinished(outcome=outcome, **others)
-    await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
+    await log.write(RunFinished(outcome=outcome, **others), sync=True)
 
 
 def _as_event(item: Message) -> Event:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from autogen_codeact.runs import events
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.folder import MemoryLimit
-from autogen_codeact.runs.reader import Gap, LogReader, RawEvent, Run, UnknownEvent
+from autogen_codeact.runs.reader import Gap, LogReader, RawEvent, Run
 from autogen_codeact.runs.results import CallRecord, ResultRecord, StoredFile
 from autogen_codeact.runs.step_parts import (
     MAX_FILES,
@@ -242,13 +242,10 @@ class RunView:
 
     # Events
 
-    def _take(self, event: events.RunEvent | UnknownEvent | Gap, line: RawEvent | Gap) -> None:
+    def _take(self, event: events.RunEvent | Gap, line: RawEvent | Gap) -> None:
         match event:
             case Gap():
                 self._unreadable(event, line)
-            case UnknownEvent():
-                text = f"An event of a type that this version does not know: {event.name}"
-                self._new("event", None, event, text=text, notes=[json_text(event.data)])
             case events.RunStarted():
                 for each in event.agents:
                     self._agent(each.name)

@@ -19,7 +19,7 @@ from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.event_json import EventWriter, fields_of
-from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
+from autogen_codeact.runs.events import Event, LogStopped
 from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.store import EVENTS
@@ -57,8 +57,6 @@ class LogWriter:
         self.redaction = redaction
         self.files = FileStore(folder, redaction.content)
         self.stopped: str | None = None  # why nothing is written any more, or None
-        self.totals = {"model_calls": 0, "blocks": 0, "prompt_tokens": 0, "completion_tokens": 0}
-        """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
         self._seq = last
         self._size = 0
         self._chain = chain
@@ -264,17 +262,8 @@ class LogWriter:
             event = event(self.files)
         self._seq += 1
         event.seq = self._seq
-        self._count_up(event)
         line = EventWriter(self.files, self.redaction.content).line(fields_of(event))
         return (self._chain.signed(line) if self._chain is not None else line) + b"\n"
-
-    def _count_up(self, event: Event) -> None:
-        if isinstance(event, BlockStarted):
-            self.totals["blocks"] += 1
-        elif isinstance(event, ModelCallFinished) and event.result is not None:
-            self.totals["model_calls"] += 1
-            for name in ("prompt_tokens", "completion_tokens"):
-                self.totals[name] += (event.result.get("usage") or {}).get(name) or 0
 
     def _write_stopped(self) -> None:
         """Cut off what was written of a line, and say why the log ends."""

@@ -106,7 +106,7 @@ def test_custom_message_types_are_passed_by_the_caller():
 def test_the_page_names_every_event_and_the_schema_describes_them():
     page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8").partition("## The events")[2]
     schema = EVENTS.json_schema()
-    named = re.findall(r"`(\w+)`", page.partition("They are ")[2])
+    named = re.findall(r"`(\w+)`", page.partition("The events are ")[2].partition(";")[0])
     assert sorted(named) == sorted(schema["discriminator"]["mapping"])
     events = [schema["$defs"][each.rpartition("/")[2]] for each in schema["discriminator"]["mapping"].values()]
     assert [each["title"] for each in events if not each.get("description")] == []

@@ -45,7 +45,7 @@ async def test_events_of_an_agent_with_tools(session, tmp_path):
         "model_call_started actor 3, model_call_finished actor 3, message TextMessage, run_finished"
     )
     *_, last = events_of(tmp_path / "run")
-    assert (last.model_calls, last.blocks, last.prompt_tokens, last.completion_tokens) == (3, 2, 0, 3)
+    assert last.outcome == "completed"
     asked = named(tmp_path / "run", "model_call_started")
     assert [(each.shared, len(each.messages)) for each in asked] == [(0, 2), (2, 2), (4, 2)]
     assert asked[1].messages[0]["content"] == python("x = add(1, 2)\nx")
