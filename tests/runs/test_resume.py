@@ -192,7 +192,7 @@ async def test_log_that_can_not_be_trusted_is_refused(
         (
             {"type": "teleported", "seq": 10, "schema_version": 1},
             RunNotResumableError,
-            "line 10 of its log is a 'teleported', which this version of autogen-codeact doesn't know. Update it.",
+            "its log is damaged in line 10 (this version does not know events of type teleported)",
         ),
         ({"type": "message", "seq": 10, "schema_version": 99}, RunVersionError, "Update autogen-codeact to read it."),
         ({"type": "boundary", "seq": 10, "schema_version": 1}, RunNotResumableError, "its log is damaged in line 10"),
