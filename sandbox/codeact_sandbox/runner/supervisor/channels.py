@@ -4,6 +4,7 @@ Code opens those of the proxy, the host those of ports. Their bytes are forwarde
 """
 
 import collections
+import contextlib
 import errno
 import selectors
 import socket
@@ -48,6 +49,9 @@ class Channels:
         del self._channels[channel.ident]
         self.send(channel.ident, "close")
 
+    def on_unread(self):
+        """Called when a channel is not read, so that the end of its other side would not be noticed."""
+
 
 class Channel:
     connecting = False
@@ -55,6 +59,9 @@ class Channel:
     def __init__(self, owner, ident, sock):
         self.owner = owner
         self.ident = ident
+        self.port = 0
+        with contextlib.suppress(OSError):  # the other side has closed it already
+            self.port = sock.getpeername()[1]
         self._loop = owner.supervisor.loop
         self._sock = sock
         self._credit = owner.window
@@ -67,6 +74,11 @@ class Channel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._update_events()
 
+    @property
+    def is_unread(self):
+        """Whether the end of its other side would not be noticed."""
+        return not (self._stalled or self._events & selectors.EVENT_READ)
+
     def _update_events(self):
         if self.ended:
             return
@@ -75,6 +87,8 @@ class Channel:
         events = (selectors.EVENT_READ if reading else 0) | (selectors.EVENT_WRITE if writing else 0)
         self._loop.set_events(self._sock, self._events, events, self._on_ready)
         self._events = events
+        if self.is_unread:
+            self.owner.on_unread()
 
     def _on_ready(self, events):
         try:

@@ -12,7 +12,10 @@ from ..shared import packages
 from . import channels
 
 BACKLOG = 256
+ORPHAN_CHECK_S = 1.0
 ACCEPT_RETRY_S = 0.1
+# Bytes that are read of the kernel's list of sockets, which code could make very long.
+LIST_LIMIT = 1024 * 1024
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 NO_PROXY = "localhost,127.0.0.1,::1"
 # Certificates that are trusted: what the sandbox has, and the authority for hosts that get secrets.
@@ -47,6 +50,7 @@ class Proxy(channels.Channels):
         self._max_channels = config["channels"]
         self._domains, self._index, self._authority = config["domains"], config["index"], config.get("authority")
         self._count = 0
+        self._checking_orphans = False
         self._listening = False
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._listener.bind(("127.0.0.1", config.get("port", 0)))
@@ -92,3 +96,39 @@ class Proxy(channels.Channels):
     def remove(self, channel):
         super().remove(channel)
         self.listen()
+
+    def on_unread(self):
+        """Check every second whether the other ends of channels that are not read still belong to a process."""
+        if not self._checking_orphans:
+            self._checking_orphans = True
+            self.supervisor.loop.call_later(0, self._drop_orphans)
+
+    def _drop_orphans(self):
+        self._checking_orphans = False
+        unread = [channel for channel in self._channels.values() if channel.is_unread]
+        if not unread:
+            return
+        owned = self._owned_ports()
+        for channel in unread:
+            if owned is not None and channel.port not in owned:
+                channel.drop()
+        self._checking_orphans = True
+        self.supervisor.loop.call_later(ORPHAN_CHECK_S, self._drop_orphans)
+
+    def _owned_ports(self):
+        """Return the ports of sockets connected to the proxy that belong to a process; None if the list is too long to tell."""
+        proxy = b":%04X" % self.port
+        owned = set()
+        try:
+            with open("/proc/net/tcp", "rb") as file:
+                text = file.read(LIST_LIMIT)
+        except OSError:
+            return None
+        if len(text) == LIST_LIMIT:
+            return None
+        for line in text.splitlines()[1:]:
+            fields = line.split()
+            # A socket without an owner keeps its line for a while, without an inode.
+            if len(fields) > 9 and fields[2].endswith(proxy) and fields[9] != b"0":
+                owned.add(int(fields[1].rpartition(b":")[2], 16))
+        return owned
