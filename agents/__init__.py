@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.budget import Prices as Prices
     from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent as CodeExecutorAgent
     from autogen_codeact.agents.codeact_agent import CodeActAgent as CodeActAgent
-    from autogen_codeact.agents.deadline import DeadlineClient as DeadlineClient
+    from autogen_codeact.agents.model_calls import DeadlineClient as DeadlineClient
     from autogen_codeact.agents.terminal_input import ask_in_terminal as ask_in_terminal
 _NAMES = {
     "autogen_codeact.agents.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
     "autogen_codeact.agents.budget": "Budget Prices",
     "autogen_codeact.agents.code_executor_agent": "CodeExecutorAgent",
     "autogen_codeact.agents.codeact_agent": "CodeActAgent",
-    "autogen_codeact.agents.deadline": "DeadlineClient",
+    "autogen_codeact.agents.model_calls": "DeadlineClient",
     "autogen_codeact.agents.terminal_input": "ask_in_terminal",
 }
 

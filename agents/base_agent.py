@@ -45,25 +45,20 @@ from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_message, metadata_of
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.step_record import StepRecord
+from autogen_codeact.executors.tools.configs import OwnProvider
 from codeact_sandbox.types.tool import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
 Item = BaseAgentEvent | BaseChatMessage
 
 
-class BaseCodeAgent(BaseChatAgent):
+class BaseCodeAgent(OwnProvider, BaseChatAgent):
     """An agent that has a model write code, and runs it; subclasses implement `_solve`."""
 
     DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]]
     MAX_OUTPUT_CHARS: ClassVar[int] = MAX_OUTPUT_CHARS
-    component_provider_override: ClassVar[str | None] = None
     _state_class: ClassVar[type[CodeExecutorAgentState]]
     _state_names: ClassVar[frozenset[str]]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "component_provider_override" not in cls.__dict__:
-            cls.component_provider_override = None  # inherited, it would dump a subclass as this class
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 
-from autogen_codeact.agents.deadline import ModelTimeoutError
+from autogen_codeact.agents.model_calls import ModelTimeoutError
 from autogen_codeact.batch.checks import check_answer, decide_passed
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
 from autogen_codeact.batch.results import MAX_ERROR, Outcome, Row

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.budget import Prices
-from autogen_codeact.agents.deadline import DeadlineClient
-from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
+from autogen_codeact.agents.model_calls import DeadlineClient, Items, ModelCall, ModelMiddleware
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task

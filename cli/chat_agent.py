@@ -11,7 +11,7 @@ from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents.deadline import DeadlineClient
+from autogen_codeact.agents.model_calls import DeadlineClient
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import AgentChoice, ChatJob
 from autogen_codeact.cli.model_choice import ModelChoice

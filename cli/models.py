@@ -12,7 +12,7 @@ from autogen_core import ComponentModel
 from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 from pydantic import ValidationError
 
-from autogen_codeact.agents.deadline import DeadlineClient, ModelTimeoutError
+from autogen_codeact.agents.model_calls import DeadlineClient, ModelTimeoutError
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import (
     ANTHROPIC,

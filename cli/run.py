@@ -19,7 +19,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
-from autogen_codeact.agents.deadline import DeadlineClient
+from autogen_codeact.agents.model_calls import DeadlineClient
 from autogen_codeact.cli import kept_runs
 from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exit import (

@@ -14,6 +14,7 @@ from autogen_core import Component, ComponentBase
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict
 
+from autogen_codeact.executors.tools.configs import OwnProvider
 from autogen_codeact.teams.run import Message
 
 
@@ -63,7 +64,7 @@ class Conversation:
         return [participant.name for participant in self.participants]
 
 
-class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
+class Speakers(OwnProvider, ABC, ComponentBase[BaseModel], Generic[P]):
     """Chooses the next speakers of a team.
 
     A policy is configuration only. What changes during a conversation is in a `Position` that the team keeps, saves with its
@@ -74,11 +75,6 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
     position: type[P]
     manager_name: ClassVar[str]
     """The key in a saved state, and the source of events: those of AutoGen's class, so that it can read the state."""
-
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        if "component_provider_override" not in cls.__dict__:
-            cls.component_provider_override = None  # inherited, it would dump a subclass as this class
 
     def check(self, participants: Sequence[ChatAgent | BaseTeam], *, bounded: bool) -> None:
         """Refuse a team for which this policy can't work."""

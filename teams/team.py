@@ -13,6 +13,7 @@ from autogen_core import CancellationToken, Component, ComponentLoader, trace_in
 from opentelemetry import trace
 
 from autogen_codeact.agents.budget import Budget, Meter, Used
+from autogen_codeact.executors.tools.configs import OwnProvider
 from autogen_codeact.teams.config import TeamConfig
 from autogen_codeact.teams.run import Message, Run, SavedRun, Task, message_types, task_messages
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
@@ -20,7 +21,7 @@ from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, n
 from autogen_codeact.teams.undo import TeamLock, Undo, close_all, end_tasks
 
 
-class Team(BaseTeam, Component[TeamConfig]):
+class Team(OwnProvider, BaseTeam, Component[TeamConfig]):
     """Agents and teams that solve a task together; a run that fails or is cancelled ends at once and leaves the team usable.
 
     It has the constructor, the messages and the saved state of AutoGen's teams, without their message bus. What is different:
@@ -68,11 +69,6 @@ class Team(BaseTeam, Component[TeamConfig]):
     DEFAULT_DESCRIPTION: ClassVar[str] = "A team of agents."
     CANCEL_GRACE_S: ClassVar[float] = 0.4
     BUSY_WAIT_S: ClassVar[float] = 10.0
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "component_provider_override" not in cls.__dict__:
-            cls.component_provider_override = None  # inherited, it would dump a subclass as this class
 
     def __init__(
         self,

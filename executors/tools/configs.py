@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from autogen_core import ComponentBase, ComponentModel
@@ -20,6 +20,17 @@ _LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
 """The configs from which tools were loaded."""
 # AutoGen's `dump_component` takes no argument that could say it.
 _OMITTING = ContextVar("_OMITTING", default=False)
+
+
+class OwnProvider:
+    """A component whose subclasses are dumped under their own names; an inherited name would be that of the base class."""
+
+    component_provider_override: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "component_provider_override" not in cls.__dict__:
+            cls.component_provider_override = None
 
 
 @contextmanager

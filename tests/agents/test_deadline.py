@@ -9,7 +9,7 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, UserMessage
 
-from autogen_codeact.agents.deadline import DeadlineClient, ModelTimeoutError
+from autogen_codeact.agents.model_calls import DeadlineClient, ModelTimeoutError
 from tests.openai_server import OpenAIServer, Reply
 
 QUESTION = [UserMessage(content="What is it all?", source="user")]
