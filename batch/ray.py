@@ -12,12 +12,14 @@ import os
 import pickle
 import shutil
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal, NamedTuple
 
 from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, Worker, prepare, read_log
@@ -47,8 +49,9 @@ END_S = 30.0
 REVIVE_S = 1.0
 _LOST = {"RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "RpcError", "GetTimeoutError"}
 _GONE = {"ActorDiedError", "ActorUnschedulableError"}
-Files = dict[tuple[str, str], bytes | None]
-"""Contents by "log" or "work" and the name there; None for a file that is gone. The events of the run are last."""
+PART_BYTES = 8 * 1024**2  # of files that are sent at a time: neither side has more of them in memory
+PART_PIECES = 1_000
+MADE_AGAIN = "the actor was made again, and knows nothing of what it was doing"
 IDLE_S = 10.0  # seconds after which the driver is told that an attempt is still running
 
 
@@ -200,10 +203,14 @@ class Ray:
         """Send an actor what an attempt needs, and take what it has to say, up to its result."""
         folders = Folders(work.log, work.work_dir)
         await in_thread(prepare, work)
-        given = await in_thread(folders.changes)
+        begins = True
+        async for part in _parts(folders.changes()):
+            async with asyncio.timeout(ANSWER_S):
+                await actor.give.remote(work, part, begins)
+            begins = False
         # With these options, the actor waits until what it has sent is taken.
         options = {"num_returns": "streaming", "_generator_backpressure_num_objects": 1}
-        stream = actor.run.options(**options).remote(work, given)
+        stream = actor.run.options(**options).remote(work)
         try:
             while True:
                 async with asyncio.timeout(ANSWER_S):
@@ -291,35 +298,60 @@ def _lost(log: Path, node: str, error: Exception) -> AttemptError:
     return AttemptError("LostWorker", text, retryable=True, node=node, usage=end.usage, run=end.run)
 
 
+class Piece(NamedTuple):
+    """A file, or a piece of one."""
+
+    kind: str  # "log" or "work"
+    name: str
+    content: bytes | None  # None for a file that is gone
+    is_last: bool = True
+
+
 class Folders:
     """The folders of an attempt. The methods block for the disk."""
 
     def __init__(self, log: Path, work_dir: Path) -> None:
         self._folders = {"log": log, "work": work_dir}
         self._marks: dict[str, dict[str, tuple[int, int, int]]] = {"log": {}, "work": {}}
+        self._unfinished: IO[bytes] | None = None
 
-    def changes(self, *, with_work: bool = True) -> Files:
-        """Return what is new since the last time: whoever has all of it can continue the run."""
-        events = self._folders["log"] / EVENTS
-        found: Files = {("log", EVENTS): events.read_bytes()} if events.exists() else {}
-        return {**(self._changed("work") if with_work else {}), **self._changed("log"), **found}
+    def changes(self, *, with_work: bool = True) -> Iterator[list[Piece]]:
+        """Yield in parts what is new since the last time: whoever has all of it can continue the run. The events are last."""
+        part: list[Piece] = []
+        size = 0
+        events = self._pieces("log", EVENTS)
+        for piece in chain(self._changed("work") if with_work else (), self._changed("log"), events):
+            size += len(piece.content or b"")
+            if part and (size > PART_BYTES or len(part) >= PART_PIECES):
+                yield part
+                part, size = [], len(piece.content or b"")
+            part.append(piece)
+        if part:
+            yield part
 
-    def _changed(self, kind: str) -> Files:
+    def _pieces(self, kind: str, name: str) -> Iterator[Piece]:
+        with suppress(FileNotFoundError), open(self._folders[kind] / name, "rb") as file:
+            content = file.read(PART_BYTES)
+            while more := file.read(PART_BYTES):
+                yield Piece(kind, name, content, is_last=False)
+                content = more
+            yield Piece(kind, name, content)
+
+    def _changed(self, kind: str) -> Iterator[Piece]:
         folder = self._folders[kind]
         before, now = self._marks[kind], _marks(folder)
         if kind == "log":  # the events are sent whole, and the reserve is of the other machine
             now = {name: mark for name, mark in now.items() if name.startswith(f"{FILES}/")}
-        found: Files = dict.fromkeys(((kind, name) for name in before.keys() - now.keys()), None)
+        for name in before.keys() - now.keys():
+            yield Piece(kind, name, None)
         for name, mark in now.items():
             if before.get(name) != mark:
-                with suppress(FileNotFoundError):
-                    found[kind, name] = (folder / name).read_bytes()
+                yield from self._pieces(kind, name)
         self._marks[kind] = now
-        return found
 
-    def write(self, files: Files) -> None:
+    def write(self, part: list[Piece]) -> None:
         """Write what the other side has sent."""
-        for (kind, name), content in files.items():
+        for kind, name, content, is_last in part:
             if not is_safe(name):
                 raise ValueError(f"{name!r} is not a path inside the workspace")
             target = self._folders[kind] / name
@@ -329,8 +361,22 @@ class Folders:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if target.is_dir():
                 shutil.rmtree(target)
+            if not is_last:
+                self._unfinished = self._unfinished or TemporaryFile(dir=target.parent)  # noqa: SIM115 - closed with the last piece
+                self._unfinished.write(content)
+                continue
             with atomic_binary_file(target, private=True) as file:
+                if self._unfinished is not None:
+                    self._unfinished.seek(0)
+                    shutil.copyfileobj(self._unfinished, file)
+                    self._unfinished.close()
+                    self._unfinished = None
                 file.write(content)
+
+
+async def _parts(changes: Iterator[list[Piece]]) -> AsyncIterator[list[Piece]]:
+    while (part := await in_thread(next, changes, None)) is not None:
+        yield part
 
 
 def _marks(folder: Path) -> dict[str, tuple[int, int, int]]:
@@ -353,6 +399,7 @@ class RayWorker:
         # Nodes may have the same address.
         self._node = f"{ray.util.get_node_ip_address()}/{ray.get_runtime_context().get_node_id()[:8]}"
         self._worker: Worker | None = None
+        self._given: dict[Path, RemoteAttempt] = {}
 
     async def ready(self, version: str, setup: bytes) -> str:
         """Get ready, and return the name of the node; a `RuntimeError` says why it can't be used."""
@@ -369,12 +416,24 @@ class RayWorker:
             raise RuntimeError(f"node {self._node}: {type(error).__name__}: {error}") from None
         return self._node
 
-    async def run(self, work: AttemptWork, given: Files) -> AsyncGenerator[Sent, None]:
+    async def give(self, work: AttemptWork, part: list[Piece], begins: bool) -> None:
+        """Take a part of the files of an attempt that is to be run."""
+        if begins:
+            self._given[work.log] = RemoteAttempt(work, self._known_worker())
+        if work.log not in self._given:
+            raise ConnectionResetError(MADE_AGAIN)
+        await in_thread(self._given[work.log].fill, part)
+
+    async def run(self, work: AttemptWork) -> AsyncGenerator[Sent, None]:
         """Run an attempt, and yield what the driver has to know, its result at last."""
-        if self._worker is None:
-            raise ConnectionResetError("the actor was made again, and knows nothing of what it was doing")
-        async for sent in RemoteAttempt(work, self._worker).run(given):
+        attempt = self._given.pop(work.log, None) or RemoteAttempt(work, self._known_worker())
+        async for sent in attempt.run():
             yield sent
+
+    def _known_worker(self) -> Worker:
+        if self._worker is None:
+            raise ConnectionResetError(MADE_AGAIN)
+        return self._worker
 
     async def stop(self) -> None:
         """End all sandboxes."""
@@ -386,8 +445,8 @@ class Sent(NamedTuple):
     """Something that an attempt says to the driver.
 
     Args:
-        kind: "files": what is new in its folders. "enter": a model call wants to begin. "used": the tokens of one. "idle":
-            nothing. "result": the end.
+        kind: "files": a part of what is new in its folders. "enter": a model call wants to begin. "used": the tokens of one.
+            "idle": nothing. "result": the end.
     """
 
     kind: Literal["files", "enter", "used", "idle", "result"]
@@ -405,32 +464,35 @@ class RemoteAttempt:
         self._folders = Folders(log, work_dir)
         self._unsent: asyncio.Queue[Sent | None] = asyncio.Queue()
 
-    async def run(self, given: Files) -> AsyncGenerator[Sent, None]:
+    async def run(self) -> AsyncGenerator[Sent, None]:
         """Run it, and yield what the driver has to know. Who takes an item has done what the one before it asks for."""
-        await in_thread(self._fill, given)
+        self._work.work_dir.mkdir(parents=True, exist_ok=True)
+        async for _ in _parts(self._folders.changes()):
+            pass  # the driver has it
         task = asyncio.create_task(self._worker.run(self._work, self))
         task.add_done_callback(lambda _: self._unsent.put_nowait(None))
         try:
             while (sent := await self._next()) is not None:
                 if sent.kind == "enter":
-                    yield Sent("files", await in_thread(self._folders.changes))
+                    async for part in _parts(self._folders.changes()):
+                        yield Sent("files", part)
                     yield Sent("enter")
                     yield Sent("idle")
                     sent.content.set()
                 else:
                     yield sent
             has_failed = task.cancelled() or task.exception() is not None
-            yield Sent("files", await in_thread(lambda: self._folders.changes(with_work=has_failed)))
+            async for part in _parts(self._folders.changes(with_work=has_failed)):
+                yield Sent("files", part)
             yield Sent("result", task.result())
         finally:
             task.cancel()
             await asyncio.wait({task}, timeout=END_S)
             await self._folder.remove()
 
-    def _fill(self, given: Files) -> None:
-        self._work.work_dir.mkdir(parents=True)
-        self._folders.write(given)
-        self._folders.changes()  # the driver has it
+    def fill(self, part: list[Piece]) -> None:
+        """Write a part of the files that the attempt begins with."""
+        self._folders.write(part)
 
     async def _next(self) -> Sent | None:
         with suppress(TimeoutError):

@@ -5,9 +5,12 @@ import base64
 import json
 import struct
 import time
+import tracemalloc
+from pathlib import Path
 
 import pytest
 
+from autogen_codeact.batch.ray import PART_BYTES, Folders
 from codeact_sandbox.egress.secrets import MAX_HEAD, Secrets
 from codeact_sandbox.host.protocol import unpack
 from codeact_sandbox.integrations.notebook_magics import _safe
@@ -108,3 +111,22 @@ SYNC = """
 @each_engine
 async def test_code_can_not_make_the_host_write_its_disks(subject: Subject) -> None:
     assert await subject.out(SYNC) == "-1 Operation not permitted\n" * 3
+
+
+# Case M7.
+def test_the_driver_of_a_ray_batch_holds_a_part_of_a_workspace_only(tmp_path: Path) -> None:
+    """400 MB of workspace were 1.6 GiB in the driver."""
+    for name in ("a/log", "a/work", "b/log", "b/work"):
+        (tmp_path / name).mkdir(parents=True)
+    with open(tmp_path / "a/work/large", "wb") as file:
+        file.truncate(400 * MIB)
+    for number in range(3_000):
+        (tmp_path / f"a/work/{number}").touch()
+    here, there = (Folders(tmp_path / side / "log", tmp_path / side / "work") for side in "ab")
+    tracemalloc.start()
+    for part in here.changes():
+        there.write(part)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5 * PART_BYTES
+    assert (tmp_path / "b/work/large").stat().st_size == 400 * MIB

@@ -116,9 +116,7 @@ async def test_a_team_refuses_an_invalid_state_completely() -> None:
             before = await team.save_state()
             states = good["agent_states"]
             states["coder"]["agent_state"] = with_type(agents[1], state)
-            with pytest.raises(
-                ValueError, match=message if isinstance(state, dict) else "agent_state: "
-            ) as caught:
+            with pytest.raises(ValueError, match=message if isinstance(state, dict) else "agent_state: ") as caught:
                 await team.load_state(good)
             assert len(str(caught.value)) < 1_500
             assert await team.save_state() == before

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch.ray import Folders
+from autogen_codeact.batch.ray import PART_BYTES, Folders, Piece
 
 
 class Pair:
@@ -24,9 +24,11 @@ class Pair:
 
     def send(self, *, with_work: bool = True) -> list[tuple[str, str]]:
         """Bring the copy up to date, and return what was sent."""
-        sent = self.original.changes(with_work=with_work)
-        self.copy.write(sent)
-        return list(sent)
+        sent = []
+        for part in self.original.changes(with_work=with_work):
+            self.copy.write(part)
+            sent += [(each.kind, each.name) for each in part]
+        return sent
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -74,4 +76,16 @@ def test_only_files_inside_the_folders_are_written(pair: Pair) -> None:
     for kind, name in (("work", "../x"), ("work", "/x"), ("work", ""), ("log", "../events.jsonl"), ("work", "a\0")):
         for content in (b"x", None):
             with pytest.raises(ValueError, match="is not a path inside the workspace"):
-                pair.copy.write({(kind, name): content})
+                pair.copy.write([Piece(kind, name, content)])
+
+
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES + 5])
+def test_large_files_are_sent_in_parts(pair: Pair, size: int) -> None:
+    content = bytes(number % 251 for number in range(997)) * (size // 997 + 1)
+    (pair.work / "before").write_bytes(b"x")
+    (pair.work / "large").write_bytes(content[:size])
+    (pair.work / "same").write_bytes(content[:size])
+    sizes = [sum(len(each.content or b"") for each in part) for part in Folders(pair.log, pair.work).changes()]
+    assert max(sizes) <= PART_BYTES
+    pair.send()
+    assert contents(pair.copied_work) == {"before": b"x", "large": content[:size], "same": content[:size]}

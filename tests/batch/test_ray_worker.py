@@ -14,7 +14,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, SandboxSpec, Worker
 from autogen_codeact.batch.errors import AttemptError
-from autogen_codeact.batch.ray import RemoteAttempt
+from autogen_codeact.batch.ray import Piece, RemoteAttempt
 from autogen_codeact.batch.settings import LocalGate
 from tests.agents.support import scripted
 
@@ -46,11 +46,15 @@ async def test_a_result_comes_after_the_whole_log(
     context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    sent = [each async for each in attempt_at(tmp_path, context).run({("work", "given"): b"1"})]
+    attempt = attempt_at(tmp_path, context)
+    attempt.fill([Piece("work", "given", b"1")])
+    sent = [each async for each in attempt.run()]
 
     kinds = [each.kind for each in sent]
     assert (kinds.count("enter"), kinds.count("used"), kinds[-1]) == (1, 1, "result")
-    before, whole = (each.content["log", "events.jsonl"] for each in sent if each.kind == "files")
+    pieces = [piece for each in sent if each.kind == "files" for piece in each.content]
+    before, whole = (piece.content for piece in pieces if piece[:2] == ("log", "events.jsonl"))
+    assert ("work", "given") not in {piece[:2] for piece in pieces}
     assert kinds.index("files") < kinds.index("enter")
     events = [from_json(line)["type"] for line in whole.splitlines()]
     assert whole.startswith(before)
@@ -64,7 +68,7 @@ async def test_a_cancelled_attempt_ends_and_leaves_no_folder(
     context: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    async with aclosing(attempt_at(tmp_path, context).run({})) as items:
+    async with aclosing(attempt_at(tmp_path, context).run()) as items:
         async for each in items:
             if each.kind == "enter":
                 break
@@ -73,7 +77,7 @@ async def test_a_cancelled_attempt_ends_and_leaves_no_folder(
 
 async def test_data_that_the_node_does_not_have_is_named(context: Any, tmp_path: Path) -> None:
     with pytest.raises(AttemptError, match=r"^ValueError: data='/no/such/data': there is no such file or folder$"):
-        async for _ in attempt_at(tmp_path, context, data=["/no/such/data"]).run({}):
+        async for _ in attempt_at(tmp_path, context, data=["/no/such/data"]).run():
             pass
 
 
