@@ -90,7 +90,6 @@ def call_parts(record: CallRecord) -> Content:
         "result": json_text(_plain(record.result)) if record.outcome == "ok" else None,
         "error": error_text(record.error),
         "duration_s": seconds(record.duration_s),
-        "approval": "refused" if record.outcome == "refused" else None,
         "images": [{**each.file.model_dump(), "media_type": each.media_type} for each in record.images[:20]],
     }
 

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunError
@@ -73,7 +73,7 @@ class _Page:
         count = len(self._steps)
         for number in range(1, count + 1):
             steps = self._steps.steps(number, number)
-            for reference in _references(steps):
+            for reference in _references(steps[0]):
                 self._write_file(reference)
             self._write_part("steps", number, steps)
         for first in range(1, count + 1, _PART):
@@ -86,7 +86,7 @@ class _Page:
         self._file.write(f'<script type="application/json" data-part="{name}" data-from="{first}" data-to="{last}">')
         self._file.write(f"{to_json(documents)}</script>\n")
 
-    def _write_file(self, reference: dict[str, Any]) -> None:
+    def _write_file(self, reference: Document) -> None:
         """Write a figure or a file, once; what is missing or too large is not in the page, which then says so."""
         sha256, size = reference["sha256"], reference["size"]
         if sha256 is None or sha256 in self._seen:
@@ -128,13 +128,10 @@ def _page(title: str) -> tuple[str, str]:
     return head, tail
 
 
-def _references(value: object) -> Iterator[dict[str, Any]]:
-    """Yield the references to stored files in a document."""
-    if isinstance(value, dict):
-        if "sha256" in value and "media_type" in value:
-            yield value
-            return
-        value = list(value.values())
-    if isinstance(value, list):
-        for each in value:
-            yield from _references(each)
+def _references(step: Document) -> Iterator[Document]:
+    """Yield the references to stored files in a step."""
+    for display in step.get("displays", ()):
+        yield from (form["file"] for form in display["data"].values() if isinstance(form, dict))
+    yield from (each["file"] for each in step.get("files", ()) if each["file"] is not None)
+    for call in step.get("calls", ()):
+        yield from call["images"]

@@ -38,8 +38,7 @@ A step; a field that is missing is empty or does not apply:
     reference}. HTML and SVG are what the code
     wrote: show them in sandboxed frames only
     calls: [{name, arguments: {name: JSON text}, outcome: running, ok, error, refused, timeout or
-    cancelled, result, error, duration_s,
-    approval ("refused" or null), images: [reference]}]; of a message: calls that a model makes
+    cancelled, result, error, duration_s, images: [reference]}]; of a message: calls that a model makes
     itself
     connections: [{host, port, allowed, sent, received, reason}]
     files: [{name, download: what a copy is called, change: "added" or "changed", size, diff: a

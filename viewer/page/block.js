@@ -126,7 +126,7 @@ function calls(list) {
 
 function oneCall(call) {
   const signature = Object.entries(call.arguments || {}).map(([key, text]) => `${key}=${text}`).join(", ");
-  const state = call.approval === "refused" ? "refused" : call.outcome;
+  const state = call.outcome;
   const answer = call.error ?? call.result;
   const line = h("summary", null,
     h("span.signature", null, h("b", null, visible(call.name)), "(", visible(clip(signature, 120)), ")"),
@@ -140,8 +140,7 @@ function oneCall(call) {
     const all = Object.entries(call.arguments || {}).map(([key, text]) => [h("dt", null, visible(key)), h("dd", null, longText(prettyJson(text), { name: key }))]);
     details.append(h("dl", null, all,
       answer === null || answer === undefined ? null : [h("dt", null, call.error ? "error" : "result"),
-        h("dd", null, longText(call.error ? answer : prettyJson(answer), { name: "result" }))],
-      call.approval === "refused" ? [h("dt", null, "approval"), h("dd", null, "refused")] : null));
+        h("dd", null, longText(call.error ? answer : prettyJson(answer), { name: "result" }))]));
     for (const image of call.images || []) details.append(imageLink({ [image.media_type]: { file: image } }, `image of ${call.name}`) || "");
   });
   return details;
