@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from codeact_sandbox import trees
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.data import check_data
 from codeact_sandbox.files.workspace import Workspace
@@ -36,7 +38,7 @@ async def prepare(
         await client.start()
     tools.broker.started(client.settings.tools)
     try:
-        await check_data(client, options)
+        await check_data(options, partial(trees.check, client))
         if workspace is not None:
             workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
         return await _run_first_blocks(client, options, workspace)

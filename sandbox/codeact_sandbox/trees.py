@@ -420,6 +420,20 @@ async def _operate_in(
         raise _error_of(bytes(failure), path)
 
 
+async def check(client: RunnerClient, paths: list[str]) -> list[int]:
+    """Return for each path the number of the error with which the code can't read it, or 0."""
+    answer = bytearray()
+
+    async def take(data: bytes) -> None:
+        answer.extend(data)
+
+    await _operate_in(client, "check", ".", take=take, timeout=TRANSFER_TIMEOUT_S, paths=paths)
+    found = _parsed(answer)
+    if not isinstance(found, list) or len(found) != len(paths) or not all(isinstance(each, int) for each in found):
+        raise SandboxFileError(errno.EIO, "the sandbox sent an unreadable answer", paths[0])
+    return found
+
+
 class ToolFiles:
     """The files that calls of host tools exchange with the code: opened with the code's rights, not with the supervisor's."""
 

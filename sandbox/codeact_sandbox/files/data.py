@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
+from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.host_paths import DataEntry
 from codeact_sandbox.types.skills import FILE, find_skills
 
 if TYPE_CHECKING:
-    from codeact_sandbox.host.client import RunnerClient
     from codeact_sandbox.types.options import SandboxOptions
 
 
@@ -25,29 +26,17 @@ def data_sources(options: SandboxOptions) -> dict[str, Path]:
         raise SandboxStartError(str(error)) from None
 
 
-async def check_data(sandbox: RunnerClient, options: SandboxOptions) -> None:
+async def check_data(options: SandboxOptions, check: Callable[[list[str]], Awaitable[list[int]]]) -> None:
     """Check that the sandbox's user can read what is mounted at /data and /skills."""
     entries = [("data", str(entry.path), entry.target) for entry in map(DataEntry, options.data)]
     if options.skills:
         entries += [("skills", str(each.folder), f"{each.target}/{FILE}") for each in find_skills(options.skills)]
-    for option, path, target in entries:
+    found = await check([target for _, _, target in entries]) if entries else []
+    for (option, path, _), number in zip(entries, found, strict=True):
         shown = printable(path)
-        try:
-            await _read_first_byte(sandbox, target)
-        except SandboxFileError as error:
-            if error.errno == errno.EACCES:
-                raise SandboxStartError(
-                    f"{option}={shown!r} can't be read by the sandbox's user: let everybody read it (`chmod -R a+rX {shown}`)"
-                ) from None
-            raise SandboxStartError(f"{option}={shown!r} can't be read in the sandbox: {error.strerror}") from None
-
-
-async def _read_first_byte(sandbox: RunnerClient, path: str) -> None:
-    """Read a file, or find an entry in a folder, which the sandbox reports as "not a regular file" if it can be read."""
-    try:
-        await sandbox.requests.ask({"op": "read", "name": path, "size": 1})
-    except SandboxFileError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        if not path.endswith("/."):
-            await _read_first_byte(sandbox, f"{path}/.")
+        if number == errno.EACCES:
+            raise SandboxStartError(
+                f"{option}={shown!r} can't be read by the sandbox's user: let everybody read it (`chmod -R a+rX {shown}`)"
+            )
+        if number:
+            raise SandboxStartError(f"{option}={shown!r} can't be read in the sandbox: {os.strerror(number)}")

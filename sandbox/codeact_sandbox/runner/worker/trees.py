@@ -186,6 +186,22 @@ def _open(path, flags=0):
 # Single files and folders
 
 
+def check(path, paths):
+    """Return the number of the error with which each of some files and folders can't be read, or 0."""
+    return [_problem(each) for each in paths]
+
+
+def _problem(path):
+    try:
+        if os.path.isdir(path):
+            os.close(os.open(os.path.join(path, "."), os.O_RDONLY | os.O_DIRECTORY))
+        else:
+            _open(path).close()
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
 def read(target, path, offset, size, exchanged=False):
     with _open(path) as file:
         if exchanged and os.readlink("/proc/self/fd/%d" % file.fileno()).startswith(SYSTEM_FOLDERS):
@@ -402,5 +418,6 @@ def _refuse_links(top, parts):
 
 
 OPERATIONS = {
-    each.__name__.rstrip("_"): each for each in (stat_, ls, glob, grep, read, write, edit, mkdir, remove, pack, unpack)
+    each.__name__.rstrip("_"): each
+    for each in (stat_, ls, glob, grep, check, read, write, edit, mkdir, remove, pack, unpack)
 }
