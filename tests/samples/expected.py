@@ -226,7 +226,10 @@ EXPECTED = {
     ),
     "mcp_tools.py": Expected(
         steps("meteorologist", 1),
-        ["Cairo is 24.1 degrees warmer than Oslo", "refused: the tool forget_city is not on the list of allowed tools"],
+        [
+            "Cairo is 24.1 degrees warmer than Oslo",
+            "refused: the tool McpWorkbench.forget_city is not on the list of allowed tools",
+        ],
         ["Cairo is the warmest city, and much warmer than Oslo."],
         runner=(EXECUTION, "meteorologist"),
     ),
