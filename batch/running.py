@@ -53,7 +53,6 @@ class BatchCounts:
         total: Rows that it will have; None as long as the tasks have not been read to their end.
         waiting: Tasks that wait for their next attempt.
         cost: What they cost; None without prices.
-        tasks_per_minute: Rows a minute, in this command; 0 before the first.
         seconds_left: About how long it will take; None if that is not known.
     """
 
@@ -68,7 +67,6 @@ class BatchCounts:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float | None = None
-    tasks_per_minute: float = 0.0
     seconds_left: float | None = None
 
     @property
@@ -273,7 +271,6 @@ class Scheduler:
             prompt_tokens=self.gate.prompt_tokens,
             completion_tokens=self.gate.completion_tokens,
             cost=self.gate.cost,
-            tasks_per_minute=rate,
             seconds_left=left,
         )
 

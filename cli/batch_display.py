@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -119,15 +116,17 @@ def describe_progress(counts: BatchCounts) -> list[str]:
     parts = [f"{counts.done:,}{total} done", f"{counts.failed:,} failed", f"{counts.running:,} running"]
     if counts.seconds_left is not None:
         parts.append(f"about {format_seconds(round(counts.seconds_left))} left")
-    more = (
-        (counts.invalid, f"{counts.invalid:,} unusable"),
-        (counts.waiting, f"{counts.waiting:,} to try again"),
-        (counts.checked, f"{counts.passed:,} of {counts.checked:,} passed"),
-        (counts.tasks_per_minute, f"{counts.tasks_per_minute:,.1f} tasks/min"),
-        (counts.tokens, format_count(counts.tokens, "token")),
-        (counts.cost is not None, f"cost {format_cost(counts.cost or 0.0)}"),
-    )
-    return [*parts, *(text for is_shown, text in more if is_shown)]
+    if counts.invalid:
+        parts.append(f"{counts.invalid:,} unusable")
+    if counts.waiting:
+        parts.append(f"{counts.waiting:,} to try again")
+    if counts.checked:
+        parts.append(f"{counts.passed:,} of {counts.checked:,} passed")
+    if counts.tokens:
+        parts.append(format_count(counts.tokens, "token"))
+    if counts.cost is not None:
+        parts.append(f"cost {format_cost(counts.cost)}")
+    return parts
 
 
 def print_report(folder: Path, *, as_json: bool = False) -> int:
@@ -135,21 +134,23 @@ def print_report(folder: Path, *, as_json: bool = False) -> int:
     summary = summarize(folder)
     if as_json:
         print_json(summary.model_dump(mode="json"))
-    else:
-        _print([*_summary_lines(summary), *_more_lines(summary)])
+        return 0
+    terminal = Terminal()
+    for line in _summary_lines(summary):
+        terminal.line(line)
+    for row in summary.unsuccessful:
+        where = f" ({row.log})" if row.log else ""
+        terminal.line(f"{row.outcome}: {_name(row)}: {row.reason or 'not passed'}{where}")
     return 0
 
 
 def print_summary(summary: Summary, folder: Path) -> None:
     """Print the summary of a batch in a few lines."""
-    where = [f"results: {folder / 'results.jsonl'}", f"`codeact batch report {folder}` says more"]
-    _print([*_summary_lines(summary), *where])
-
-
-def _print(lines: Iterable[str]) -> None:
     terminal = Terminal()
-    for line in lines:
+    for line in _summary_lines(summary):
         terminal.line(line)
+    terminal.line(f"results: {folder / 'results.jsonl'}")
+    terminal.line(f"`codeact batch report {folder}` says more")
 
 
 def _summary_lines(summary: Summary) -> Iterator[str]:
@@ -164,21 +165,3 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
         yield f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}"
     if summary.errors:
         yield "errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items())
-
-
-def _more_lines(summary: Summary) -> Iterator[str]:
-    for row in summary.unsuccessful:
-        where = f" ({row.log})" if row.log else ""
-        yield f"{row.outcome}: {_name(row)}: {row.reason or 'not passed'}{where}"
-
-
-def discard_unwritable() -> None:
-    """Have the interpreter not complain when it ends that output can't be written because its reader or terminal is gone."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with suppress(OSError, ValueError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,19 +15,17 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.budget import Prices
-from autogen_codeact.agents.model_calls import DeadlineClient, Items, ModelCall, ModelMiddleware
+from autogen_codeact.agents.model_calls import DeadlineClient
 from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.jobs import BatchJob
-from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.models import open_model, read_file, without_secrets
+from autogen_codeact.cli.model_choice import REPLAY
+from autogen_codeact.cli.models import open_model, read_file
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.sandbox import Limits, check_limits, make_agent, read_limits
 from autogen_codeact.teams import Team
-from codeact_sandbox.types.keyword_model import did_you_mean
-from codeact_sandbox.types.options import OPTIONS
 
 _WITH_FLAG = {"prices", "max_cost", "max_tokens", "max_seconds", *BatchJob.__dataclass_fields__}
 _BY_OPTION = {name.removesuffix("_s"): name for name in BatchSettings.model_fields if name not in _WITH_FLAG}
@@ -42,13 +40,10 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings]:
     limits = read_limits(job.agent.budget, job.model.spec)
     rare: dict[str, str] = {}
     others = []
-    known = {*_BY_OPTION, *OPTIONS["docker"].names(), *OPTIONS["bubblewrap"].names()}
     for text in job.sandbox.others or ():
         name, equals, value = text.partition("=")
         if equals and name in _BY_OPTION:
             rare[name] = value
-        elif equals and name not in known and (near := did_you_mean(name, known)):
-            raise CommandError(f"There is no --option {name}{near}")
         else:
             others.append(text)
     try:
@@ -81,15 +76,12 @@ def describe_job(job: BatchJob) -> dict[str, Any]:
 
 
 def _sandbox(job: BatchJob) -> dict[str, Any]:
-    names = {"kind": "--sandbox", "packages": "--package", "allow_domains": "--allow-domain", "others": "--option"}
-    names["environment"] = "--env"
-    found = {}
-    for field, value in vars(job.sandbox).items():
-        shown: Any = value if isinstance(value, bool | int | float) else str(value)
-        if isinstance(value, list | tuple):
-            shown = [_hash(text) if "=" in text else text for text in map(str, value)]
-        if value is not None and shown != []:
-            found[names.get(field, f"--{field.replace('_', '-')}")] = shown
+    found: dict[str, Any] = {}
+    for name, value in vars(job.sandbox).items():
+        if isinstance(value, list):
+            found[name] = [_hash(text) if "=" in text else text for text in map(str, value)]
+        elif value is not None:
+            found[name] = value if isinstance(value, bool | int | float) else str(value)
     return found
 
 
@@ -125,30 +117,12 @@ class AgentMaker:
             name = self._model.spec.removeprefix(REPLAY)
             self._recording = _Recording(name, read_file(name))
         else:
-            self._client = _SecretRedactor(open_model(self._model), self._model)
+            self._client = open_model(self._model)
 
     async def close(self) -> None:
         """Close the model client."""
         if self._client is not None:
             await self._client.close()
-
-
-class _SecretRedactor(ModelMiddleware):
-    """Removes keys from errors, which servers quote there: the errors are kept in rows and logs."""
-
-    def __init__(self, client: ChatCompletionClient, model: ModelChoice) -> None:
-        super().__init__(client)
-        self._model = model
-
-    async def handle(self, call: ModelCall) -> Items:
-        try:
-            async with aclosing(call.items()) as items:
-                async for item in items:
-                    yield item
-        except Exception as error:
-            args = (without_secrets(each, self._model) if isinstance(each, str) else each for each in error.args)
-            error.args = tuple(args)
-            raise
 
 
 class _Recording:

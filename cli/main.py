@@ -69,7 +69,7 @@ def _demo(
     """
     from autogen_codeact.cli.demo import run_demo
 
-    return run_demo(out, SandboxChoice(sandbox))
+    return run_demo(out, sandbox)
 
 
 @app.command("exec")

@@ -118,7 +118,7 @@ class Progress:
     def __init__(self, *, enabled: bool = True) -> None:
         stream = find_terminal() if enabled else None
         self._line = StatusLine(stream, self._render, name="progress") if stream is not None else None
-        self._what, self._joint, self._since = "", " ", 0.0
+        self._what, self._since = "", 0.0
         self._spinner = cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if "utf" in (getattr(stream, "encoding", "") or "").lower() else "-\\|/")
         self.watcher = _BlockWatcher(self)
         """An observer for `executor.attach(observers=[…])`: it tells which block runs."""
@@ -132,14 +132,14 @@ class Progress:
         if self._line is not None:
             self._line.close()
 
-    def set(self, what: str | None, joint: str = " ", *, again: bool = False) -> None:
-        """Say in a few words what is happening from now on, or None; `again`: the seconds start again from 0 in any case."""
+    def set(self, what: str | None) -> None:
+        """Say in a few words what is happening from now on, or None."""
         if self._line is None:
             return
         with self._line.lock:
-            if what != self._what or again:
+            if what != self._what or what == THINKING:
                 self._since = time.monotonic()
-            self._what, self._joint = printable(what or ""), joint
+            self._what = printable(what or "")
             if not what:
                 self._line.erase()
 
@@ -155,14 +155,13 @@ class Progress:
         elif isinstance(item, ModelClientStreamingChunkEvent):
             self.set(ANSWERING)
         else:
-            self.set(THINKING, again=True)
+            self.set(THINKING)
 
     def _render(self) -> str:
         if not self._what:
             return ""
         seconds = int(time.monotonic() - self._since)
-        words = f"{self._what}{self._joint}{format_seconds(seconds)}" if seconds else self._what
-        return f"{next(self._spinner)} {words}"
+        return f"{next(self._spinner)} {self._what}{f', {format_seconds(seconds)}' if seconds else ''}"
 
 
 class Watcher:
@@ -185,11 +184,11 @@ class _BlockWatcher(Watcher):
     def block_started(self, event: observers.BlockStarted) -> None:
         self._blocks += 1
         self.running = True
-        self._progress.set(f"running block {self._blocks}", " for ", again=True)
+        self._progress.set(f"running block {self._blocks}")
 
     def block_finished(self, event: observers.BlockFinished) -> None:
         self.running = False
-        self._progress.set(THINKING, again=True)
+        self._progress.set(THINKING)
 
 
 def format_seconds(seconds: int) -> str:

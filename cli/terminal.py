@@ -12,10 +12,17 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Literal
 
-from autogen_codeact.cli.answers import AnswerPrinter, Piece
 from autogen_codeact.cli.output import can_erase, clear_status, printable, unfiltered
+from codeact_sandbox.highlight import Highlighter
+from codeact_sandbox.types import filenames
 from codeact_sandbox.types.text import apply_carriage_returns, format_count
 
+FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
+MAX_CODE_LINE = 4_000
+"""Characters of a line that wait for its end; a longer one is printed as it comes, without colours."""
+_MAX_FENCE = 200
+Piece = tuple[str, str]
+"""A style and a text."""
 MAX_WIDTH = 100
 MAX_LINES = 40
 MAX_LINE = 64 * 1024
@@ -105,7 +112,7 @@ class Terminal:
             self.write(f"== {title} ==\n")
             return
         rule = "─" * max(self.width - len(title) - 4, 0)
-        self._write_styled((style, "── "), (f"bold {style}", title), (style, f" {rule}\n"))
+        self._write_styled((style, "── "), (f"bold {style}", title), (style, f" {rule}"), ("", "\n"))
 
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
         """Write a text below its title."""
@@ -178,3 +185,60 @@ class Terminal:
         if text:
             self._last = text[-1]
             self._put(text)
+
+
+class AnswerPrinter:
+    """Prints an answer piece by piece: text at once, code line by line."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._line = ""
+        self._begun = False  # the beginning of the line has been printed, and is not in `_line` any more
+        self._fence: str | None = None
+        self._highlighter = Highlighter("")
+        self._pieces: list[str] = []
+
+    def add(self, piece: str) -> None:
+        """Print a piece of the answer."""
+        self._pieces.append(piece)
+        shown: list[Piece] = []
+        *whole, rest = piece.split("\n")
+        for part in whole:
+            self._line += part
+            shown += self._end_line()
+        self._line += rest
+        if len(self._line) > MAX_CODE_LINE or (self._line and self._fence is None and not self._may_be_fence()):
+            shown.append(("", self._line if self._fence is None else filenames.printable(self._line, keep="\t")))
+            self._line, self._begun = "", True
+        if shown:
+            self._terminal.code(shown)
+
+    def end(self) -> str:
+        """End the answer, and return it."""
+        if self._line or self._begun:
+            self._terminal.code(self._end_line())
+        text, self._pieces = "".join(self._pieces), []
+        self._fence = None
+        return text
+
+    def _may_be_fence(self) -> bool:
+        """Return whether the line could still become the beginning of a block."""
+        start = self._line[:_MAX_FENCE].lstrip(" ")
+        return not self._begun and len(self._line) <= _MAX_FENCE and (not start or start[0] in "`~")
+
+    def _end_line(self) -> list[Piece]:
+        line, self._line, begun, self._begun = self._line.removesuffix("\r"), "", self._begun, False
+        match = None if begun else FENCE.match(line)
+        if self._fence is None:
+            if match is None:
+                return [("", f"{line}\n")]
+            self._fence, self._highlighter = match[1], Highlighter(match[2] or "python")
+            return [("c", line), ("", "\n")]
+        # All that can't be seen as escapes: the user may be asked whether the code may run.
+        line = filenames.printable(line, keep="\t")
+        if begun:
+            return [("", f"{line}\n")]
+        if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
+            self._fence = None
+            return [("c", line), ("", "\n")]
+        return [*self._highlighter.line(line), ("", "\n")]

@@ -19,8 +19,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
-from autogen_codeact.cli.answers import AnswerPrinter
-from autogen_codeact.cli.terminal import Style, Terminal, format_size, shorten
+from autogen_codeact.cli.terminal import AnswerPrinter, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import STOPPED, Artifact, format_duration, written_by_code
@@ -30,13 +29,17 @@ Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000  # characters of printed text that are kept, because a message repeats them
 
 
-def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
-    """Return what else a user should know of a result: value, lost output, restored memory, files with those of displays."""
+def remarks(result: CodeResult) -> list[str]:
+    """Return what else a user should know of a result: value, displayed text, lost output, restored memory, files."""
     if not isinstance(result, ExecutionResult):
         return []
     lines = []
     if result.value_repr is not None and result.value_repr not in result.output:
         lines.append(f"Value: {result.value_repr}")
+    for display in result.displays:
+        text = display.text.strip()
+        if display.path is None and display.image is None and text and text not in result.output:
+            lines.append(shorten(text))
     told = result.error == STOPPED or end_is_unknown(result)  # in its summary
     if result.error is not None and not told and result.error.message not in result.output:
         lines.append(f"{printable(result.error.type)}: {result.error.message}")
@@ -46,8 +49,7 @@ def remarks(result: CodeResult, *, displays: bool = True) -> list[str]:
         lines.append(
             f"The session's variables were {'lost' if result.state == 'lost' else 'put back to before this code'}."
         )
-    left_out = set() if displays else {display.name for display in result.displays}
-    return [*lines, *result.notes, *(_describe_file(file) for file in result.artifacts if file.name not in left_out)]
+    return [*lines, *result.notes, *map(_describe_file, result.artifacts)]
 
 
 def hints_in(message: Message) -> list[str]:
@@ -62,18 +64,9 @@ def _describe_file(file: Artifact) -> str:
 
 
 class Transcript:
-    """Prints the messages of one run, with titles; or of a chat, where the user's own are left out.
+    """Prints messages, with titles; in a `chat` without the user's own. With `team`, each has its sender's name."""
 
-    With `team`, each message has its sender's name.
-    """
-
-    def __init__(
-        self,
-        terminal: Terminal,
-        *,
-        team: bool = False,
-        chat: bool = False,
-    ) -> None:
+    def __init__(self, terminal: Terminal, *, team: bool = False, chat: bool = False) -> None:
         self._terminal = terminal
         self._team, self._chat = team, chat
         self._answer = AnswerPrinter(terminal)
@@ -81,7 +74,6 @@ class Transcript:
         self._streamed = ""  # what has been printed of an answer; not more than `MAX_COMPARED`, as of `_output`
         self._output = ""  # what the code that runs has written, as far as it was printed
         self._step = "Code"
-        self._speaker = ""
         self._read = self._written = self._blocks = 0
         self._began = 0.0
         self.prices: Prices | None = None
@@ -91,7 +83,7 @@ class Transcript:
 
     def begin(self) -> None:
         """Begin a turn of a chat."""
-        self._speaker, self._began = "", time.monotonic()
+        self._began = time.monotonic()
         self._read = self._written = self._blocks = 0
 
     def summary(self) -> str:
@@ -127,97 +119,68 @@ class Transcript:
             case ModelClientStreamingChunkEvent() if message.metadata.items() >= OUTPUT_CHUNK.items():
                 self._show_output(message)
             case ModelClientStreamingChunkEvent():
-                self._show_chunk(message)
+                if not self._answering:
+                    self._terminal.line(f"{message.source if self._team else 'The model'} says:", "cyan", bold=True)
+                self._answering = True
+                self._answer.add(message.content)
             case ThoughtEvent():  # the message with the streamed text follows
                 self._end_answer()
-                self._show_text(message, "The model thinks", message.content, "dim")
+                title = message.source if self._team else "The model thinks"
+                self._terminal.panel(title, message.content, "dim")
             case _:
                 self._end_answer()
                 streamed, self._streamed = self._streamed.strip(), ""
                 self._count(message)
                 self._show_whole(message, streamed)
 
-    def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
-        if self._chat:
-            self._name(message.source)
-        elif not self._answering:
-            self._terminal.line(f"{message.source if self._team else 'The model'} says:", "cyan", bold=True)
-        self._answering = True
-        self._answer.add(message.content)
-
     def _end_answer(self) -> None:
         self._streamed = (self._streamed + self._answer.end())[:MAX_COMPARED]
-        if self._answering and not self._chat:
+        if self._answering:
             self._terminal.line()
         self._answering = False
 
     def _show_output(self, message: ModelClientStreamingChunkEvent) -> None:
         self._end_answer()
-        if self._chat:
-            self._name(message.source)
-        elif not self._output:
+        if not self._output:
             self._terminal.heading(message.source if self._team else f"{self._step} in the sandbox", "cyan")
         if len(self._output) < MAX_COMPARED:
             self._output += message.content
         self._terminal.output(message.content)
 
     def _show_whole(self, message: Message, streamed: str) -> None:
+        terminal = self._terminal
         match message:
             case CodeGenerationEvent():
                 self._show_generation(message, streamed)
             case CodeExecutionEvent(result=result):
-                notes = [*remarks(result, displays=not self._chat), *hints_in(message)]
-                self._show_end(message, result, written_by_code(result), notes, outcome_summary(result))
+                notes = [*remarks(result), *hints_in(message)]
+                title = f"{_position(message).capitalize()} in the sandbox"
+                self._show_end(title, result, written_by_code(result), notes, outcome_summary(result))
             case TextMessage() if "exit_code" in message.metadata:
                 self._show_reply(message)
             case TextMessage(source="user"):
                 if not self._chat:
-                    self._terminal.panel("Task", message.content, "blue")
+                    terminal.panel("Task", message.content, "blue")
             case BaseChatMessage():
+                title = "The model's answer" if isinstance(message, TextMessage) else type(message).__name__
+                title = message.source if self._team and isinstance(message, TextMessage) else title
                 if message.to_text().strip() != streamed:
-                    title = "The model's answer" if isinstance(message, TextMessage) else type(message).__name__
-                    self._show_text(message, title, message.to_text(), "magenta", markdown=True)
+                    terminal.panel(title, message.to_text(), "magenta", markdown=True)
             case _:
-                self._show_text(message, f"{type(message).__name__} of {message.source}", message.to_text(), "dim")
+                terminal.panel(f"{type(message).__name__} of {message.source}", message.to_text(), "dim")
 
     def _show_generation(self, event: CodeGenerationEvent, streamed: str) -> None:
-        self._step = _position(event).capitalize()
-        cut_off, sent_back = "cut_off" in event.metadata, event.metadata.get("sent_back")
-        is_new = event.content.strip() != streamed
-        if self._chat:
-            if is_new:
-                self._show_text(event, "", event.content, "cyan", markdown=True)
-            if cut_off:
-                self._terminal.line("The answer was cut off, so none of its code is run.", "red")
-            elif sent_back is not None:
-                self._terminal.line(f"Sent back to the model: {sent_back}", "yellow")
-        elif "retry" in event.metadata:
+        position, sent_back = _position(event), event.metadata.get("sent_back")
+        self._step = position.capitalize()
+        if "retry" in event.metadata:
             self._terminal.panel("The model's decision", event.content, "yellow")
-        elif cut_off:
-            self._terminal.panel("The model's answer was cut off, so none of its code is run", event.content, "red")
+            return
+        if event.content.strip() != streamed:
+            self._terminal.panel(f"The model writes code ({position})", event.content, "cyan", markdown=True)
+        if "cut_off" in event.metadata:
+            self._terminal.line("The answer was cut off, so none of its code is run.\n", "red")
         elif sent_back is not None:
-            self._terminal.panel("The model's answer is sent back", f"{event.content}\n\n{sent_back}", "red")
-        elif is_new:
-            self._terminal.panel(f"The model writes code ({_position(event)})", event.content, "cyan", markdown=True)
-
-    def _show_text(self, message: Message, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
-        if not self._chat:
-            title = message.source if self._team and isinstance(message, ThoughtEvent | TextMessage) else title
-            self._terminal.panel(title, text, style, markdown=markdown)
-            return
-        if not text.strip():
-            return
-        self._name(message.source)
-        if markdown:
-            self._answer.add(text.strip())
-            self._answer.end()
-        else:
-            self._terminal.line(text.strip(), style)
-
-    def _name(self, source: str) -> None:
-        if self._team and source != self._speaker:
-            self._terminal.line(f"{source}:", "cyan", bold=True)
-        self._speaker = source
+            self._terminal.line(f"Sent back to the model: {sent_back}\n", "yellow")
 
     def _show_reply(self, message: TextMessage) -> None:
         """Print how code has ended that an agent without a model ran."""
@@ -231,42 +194,20 @@ class Transcript:
         # The hints in the message are for models that read it.
         notes = [note for note in notes if note and not note.startswith("Hint: ")] + hints_in(message)
         result = CodeResult(exit_code=0 if code == "0" else 1, output="")
-        self._show_end(message, result, message.content, notes, ended)
+        self._show_end(message.source, result, message.content, notes, ended)
 
-    def _show_end(self, message: Message, result: CodeResult, output: str, notes: list[str], ended: str) -> None:
+    def _show_end(self, title: str, result: CodeResult, output: str, notes: list[str], ended: str) -> None:
         """Print of a result what was not printed while the code ran."""
         terminal, shown = self._terminal, self._output
         self._output = ""
-        written = apply_carriage_returns(output).strip("\n").rstrip()
-        if self._chat:
-            self._name(message.source)
         if shown:
             terminal.end_output()
-        elif not self._chat:
-            title = message.source
-            if isinstance(message, CodeExecutionEvent):
-                title = f"{_position(message).capitalize()} in the sandbox"
+        else:
             terminal.heading(title, "cyan")
-            terminal.line(shorten(written) or "(no output)")
-        elif written:
-            terminal.line(shorten(written))
-        if self._chat and isinstance(result, ExecutionResult):
-            self._show_displays(result, f"{shown}{written}")
+            terminal.line(shorten(apply_carriage_returns(output).strip("\n").rstrip()) or "(no output)")
         for note in notes:
             terminal.line(note, "yellow")
-        terminal.line(f"[{ended}]" if self._chat else ended, "green" if result.exit_code == 0 else "red")
-        if not self._chat:
-            terminal.line()
-
-    def _show_displays(self, result: ExecutionResult, output: str) -> None:
-        for display in result.displays:
-            path = display.path.absolute() if display.path is not None else None
-            where = f": {printable(str(path))}" if path is not None else ""
-            if not where and display.text.strip() and display.text.strip() in output:
-                continue  # a table that is the block's value
-            self._terminal.line(f"[{printable(display.name)}{where}]", "magenta")
-            if not where and display.text and display.image is None:
-                self._terminal.line(shorten(display.text))
+        terminal.line(f"{ended}\n", "green" if result.exit_code == 0 else "red")
 
     def _count(self, message: Message) -> None:
         self._blocks += isinstance(message, CodeExecutionEvent)

@@ -5,8 +5,8 @@ import sys
 import pytest
 import regex
 
-from autogen_codeact.cli.answers import AnswerPrinter
 from autogen_codeact.cli.approval import ask_about
+from autogen_codeact.cli.terminal import AnswerPrinter
 from autogen_codeact.executors import AskPerson
 from autogen_codeact.viewer.control import ApprovalQuestion
 from codeact_sandbox.tools.approval import ToolApprovalRequest

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from autogen_codeact.cli.answers import AnswerPrinter
-from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.terminal import AnswerPrinter, Terminal
 from codeact_sandbox.types.text import apply_carriage_returns
 from tests.cases import case
 

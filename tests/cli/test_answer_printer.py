@@ -2,7 +2,7 @@
 
 import pytest
 
-from autogen_codeact.cli.answers import AnswerPrinter
+from autogen_codeact.cli.terminal import AnswerPrinter
 
 
 class Screen:

@@ -29,12 +29,11 @@ COUNTS = BatchCounts(
     prompt_tokens=12_000,
     completion_tokens=345,
     cost=1.5,
-    tasks_per_minute=400.0,
     seconds_left=22.5,
 )
 WORDS = [
     *("50 of 200 done", "3 failed", "8 running", "about 22 s left", "2 to try again", "40 of 47 passed"),
-    *("400.0 tasks/min", "12,345 tokens", "cost 1.50"),
+    *("12,345 tokens", "cost 1.50"),
 ]
 
 

@@ -14,7 +14,8 @@ TIMES = re.compile(r"[\d.]+ m?s\b")
 
 
 def timeless(text):
-    return TIMES.sub("0 s", text)
+    """Return a text without durations and rules."""
+    return re.sub(r"^── (.+?) ─+$", r"== \1 ==", TIMES.sub("0 s", text), flags=re.MULTILINE)
 
 
 def test_turns_share_one_session(tmp_path):
@@ -24,10 +25,12 @@ def test_turns_share_one_session(tmp_path):
             "codeact chat: recorded answers, bubblewrap sandbox, temporary folder. /help lists the commands.\n"
         )
         assert timeless(chat.say("set x")) == (
-            "set x\nI set it.\n```python\nx = 41\nprint(x)\n```\n41\n[ok, 0 s]\nDone.\n[1 block, 10 tokens, 0 s]\n"
+            "set x\nThe model says:\nI set it.\n```python\nx = 41\nprint(x)\n```\n\n"
+            "== Step 1 in the sandbox ==\n41\nok, 0 s\n\nThe model says:\nDone.\n\n[1 block, 10 tokens, 0 s]\n"
         )
         assert timeless(chat.say("add one")) == (
-            "add one\n```python\nx + 1\n```\n42\n[ok, 0 s]\nIt is 42.\n[1 block, 8 tokens, 0 s]\n"
+            "add one\nThe model says:\n```python\nx + 1\n```\n\n"
+            "== Step 1 in the sandbox ==\n42\nok, 0 s\n\nThe model says:\nIt is 42.\n\n[1 block, 8 tokens, 0 s]\n"
         )
         chat.send("/quit\r")
         status, written = chat.end()
@@ -48,13 +51,13 @@ def test_ctrl_c_stops_the_block_then_the_turn_then_leaves(tmp_path, block):
         chat.send("loop\r")
         chat.until(ON)
         chat.send(CTRL_C)
-        assert "[stopping the code; Ctrl-C again ends the turn]" in chat.until("[stopped, ")
+        assert "[stopping the code; Ctrl-C again ends the turn]" in chat.until("stopped, ")
         chat.until(ON)
         chat.send(CTRL_C)
         assert "[turn ended; the conversation is as it was before it]" in chat.until_prompt()
-        assert "\n1\n[ok, " in chat.say("what is x?")
+        assert "\n1\nok, " in chat.say("what is x?")
         chat.send("loop\r")
-        for what in ("[stopped, ", "[turn ended"):
+        for what in ("stopped, ", "[turn ended"):
             chat.until(ON)
             chat.send(CTRL_C)
             chat.until(what)

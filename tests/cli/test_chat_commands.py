@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ def test_commands_before_the_first_message(tmp_path):
         "The conversation starts again, with an empty session. Files stay as they are.",
         "There is nothing to export: nothing was said yet, or --save none keeps no log.",
         "There is nothing to export: nothing was said yet, or --save none keeps no log.",
-        "Hi.\n[1 token, 0 s]",
+        "The model says:\nHi.\n\n[1 token, 0 s]",
     ]
 
 
@@ -51,7 +50,7 @@ def test_words_that_leave_are_no_messages(tmp_path):
 def test_reset_begins_with_an_empty_session(tmp_path):
     answers = [code("x = 41"), "One.", code("print('x' in dir())"), "Two."]
     shown = chat(tmp_path, answers, "set", "/reset", "is it there?")
-    assert "\nFalse\n[ok, " in shown[2]
+    assert "\nFalse\nok, " in shown[2]
     events = [json.loads(line) for line in (runs(tmp_path)[0] / "events.jsonl").read_text().splitlines()]
     assert [each["type"] for each in events].count("conversation_reset") == 1
 
@@ -88,6 +87,5 @@ def test_displays_are_named_with_their_file(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     (shown,) = chat(tmp_path, [block, "There."], "show", more=["--work-dir", work])
-    (name, path) = re.search(r"\n\[(\S+): (\S+)\]\n", shown).groups()
-    assert Path(path) == work / name
-    assert Path(path).read_text().startswith("<svg")
+    name = re.search(r"\nFile: (\S+) \(\d+ bytes\)\n", shown)[1]
+    assert (work / name).read_text().startswith("<svg")

@@ -66,7 +66,7 @@ def test_files_are_added_and_shell_commands_run_in_the_sandbox(tmp_path):
     assert str(tmp_path) not in shown[4]
     assert shown[5] == "!exit 3\n[exit code 3]"
     assert "\na,b\n" in shown[6]
-    assert shown[7].startswith("!!x\nWell.\n")
+    assert shown[7].startswith("!!x\nThe model says:\nWell.\n")
 
 
 def test_a_server_in_the_sandbox_is_opened_for_this_machine(tmp_path):
@@ -97,7 +97,7 @@ def test_a_chat_that_goes_on_names_the_command_that_prints_it(tmp_path):
     piped(tmp_path, [code("x = 1"), "One."], "one")
     shown = piped(tmp_path, [code("print(x)"), "Then."], "two", more=["--resume", "last"])
     assert re.search(r"Going on with (\S+); `codeact show \1` prints what was said\.\n> two\n", shown)
-    assert "\n1\n[ok, " in shown
+    assert "\n1\nok, " in shown
 
 
 def test_plain_lines_for_screen_readers(tmp_path):

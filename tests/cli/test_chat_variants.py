@@ -35,8 +35,9 @@ def test_a_pipe_gets_plain_lines(tmp_path):
     assert (done.status, TIMES.sub("0 s", done.out)) == (
         0,
         "codeact chat: recorded answers, bubblewrap sandbox, temporary folder. /help lists the commands.\n"
-        "> go\nLook:\n```python\nprint(6 * 7)\n```\n42\n[ok, 0 s]\n**42**\n[1 block, 7 tokens, 0 s]\n"
-        "> second\nTwo lines.\n[2 tokens, 0 s]\n"
+        "> go\nThe model says:\nLook:\n```python\nprint(6 * 7)\n```\n\n"
+        "== Step 1 in the sandbox ==\n42\nok, 0 s\n\nThe model says:\n**42**\n\n[1 block, 7 tokens, 0 s]\n"
+        "> second\nThe model says:\nTwo lines.\n\n[2 tokens, 0 s]\n"
         "> /mod\nThere is no command /mod; /help lists them. To send it as a message, begin it with two slashes.\n"
         "> \n",
     )
@@ -77,7 +78,7 @@ def test_the_installed_command_without_colours(tmp_path):
     chat.expect(pexpect.EOF)
     chat.close()
     assert chat.exitstatus == 0
-    assert "'a'\n[ok, " in plain(written)
+    assert "'a'\nok, " in plain(written)
     assert not re.search(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|4[0-7])m", written)
 
 
@@ -134,9 +135,9 @@ def test_chat_with_a_team(tmp_path):
     with Chat("--model", model, "--team", *BOX, state=tmp_path) as chat:
         chat.until_prompt()
         written = chat.say("what is 6 * 7?")
-        assert "coder:\n```python\nprint(6 * 7)\n```\n" in written
-        assert "executor:\n42\n" in written
-        assert "coder:\nIt is 42. TERMINATE\n" in written
+        assert "coder says:\n```python\nprint(6 * 7)\n```\n" in written
+        assert re.search(r"── executor ─+\n42\n", written)
+        assert "coder says:\nIt is 42. TERMINATE\n" in written
         assert "\nagain\n" in chat.say("again")
 
 

@@ -79,9 +79,9 @@ def test_the_terminal_says_what_is_happening_and_keeps_nothing_of_it(tmp_path, d
     written = ""
     with served(server), running(tmp_path, "Wait.", *model, OPENAI_API_KEY="sk-of-the-tests") as (process, child):
         for expected, then in (
-            (r"running block 1 for \d+ s", (data / "one").touch),
+            (r"running block 1, \d+ s", (data / "one").touch),
             (r"part", lambda: (time.sleep(0.5), (data / "two").touch())),
-            (r"model thinking \d+ s", lambda: process.send_signal(signal.SIGINT)),
+            (r"model thinking, \d+ s", lambda: process.send_signal(signal.SIGINT)),
             (pexpect.EOF, process.wait),
         ):
             child.expect(expected)

@@ -183,7 +183,7 @@ def test_answer_in_another_language_is_named_once_and_status_0(tmp_path):
     model = replay(tmp_path, *[code("SELECT 1;", language="sql")] * 2)
     done = run("task", "--model", model)
     assert (done.status, done.err) == (0, "codeact: the model wrote no code, so none was run\n")
-    assert "== The model's answer is sent back ==" in done.out
+    assert "\nSent back to the model: " in done.out
     assert "- a block labelled sql: only bash, python or sh is run here" in done.out
 
 

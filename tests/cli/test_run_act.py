@@ -19,7 +19,6 @@ def test_each_step_has_a_title_and_variables_persist(tmp_path):
         "== Task ==",
         "== The model writes code (step 1) ==",
         "== Step 1 in the sandbox ==",
-        "== The model's answer is sent back ==",
         "== The model writes code (step 3) ==",
         "== Step 3 in the sandbox ==",
         "== The model's answer ==",
