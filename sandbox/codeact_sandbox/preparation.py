@@ -71,9 +71,8 @@ async def _run_first_blocks(client: RunnerClient, options: SandboxOptions, works
 
 async def send_stubs(client: RunnerClient, tools: Toolset) -> None:
     files = await asyncio.wrap_future(tools.stubs()) if tools.stubs is not None else {}
-    for name, content in files.items():
-        pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
-        await client.requests.write_file(f"{STUBS_FOLDER}/{name}", 0o644, pieces)
+    if files:
+        await trees.write_all(client, STUBS_FOLDER, files)
 
 
 async def _run(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
 import os
 import secrets
 import shutil
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+import tarfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -434,6 +436,22 @@ async def check(client: RunnerClient, paths: list[str]) -> list[int]:
     return found
 
 
+async def write_all(client: RunnerClient, path: str, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder, which is made."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in files.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    more: dict[str, Any] = {"content": packed.getvalue(), "compressed": False}
+    await _operate_in(client, "unpack", path, take=_ignore, timeout=TRANSFER_TIMEOUT_S, **more)
+
+
+async def _ignore(_: bytes) -> None:
+    """Ignore an answer that says nothing."""
+
+
 class ToolFiles:
     """The files that calls of host tools exchange with the code: opened with the code's rights, not with the supervisor's."""
 
@@ -449,12 +467,8 @@ class ToolFiles:
 
     async def write(self, path: str, content: Input) -> None:
         """Write a file, and make the folders above it."""
-
-        async def ignore(_: bytes) -> None:
-            """Ignore the answer, which says nothing."""
-
         async with self._room:
-            await _operate_in(self._client, "write", path, take=ignore, content=content, timeout=TRANSFER_TIMEOUT_S)
+            await _operate_in(self._client, "write", path, take=_ignore, content=content, timeout=TRANSFER_TIMEOUT_S)
 
 
 def _error_of(failure: bytes, path: str) -> SandboxFileError:
