@@ -84,9 +84,10 @@ prepare_python() {
     # The sandbox copies /etc/skel into each new HOME, the list of fonts with it.
     MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib HOME=/nonexistent python3 -c "import $(echo $libraries)"
     chmod -R a+rX /etc/skel
-    # DejaVu has no Chinese, Japanese and Korean characters.
+    # DejaVu has no Chinese, Japanese and Korean characters. Both paths may be one file, and a line twice is a warning.
+    fonts="font.family: DejaVu Sans, Droid Sans Fallback"
     for settings in /etc/matplotlibrc "$(python3 -c 'import matplotlib; print(matplotlib.matplotlib_fname())')"; do
-        [ ! -f "$settings" ] || echo "font.family: DejaVu Sans, Droid Sans Fallback" >>"$settings"
+        [ ! -f "$settings" ] || grep -qxF "$fonts" "$settings" || echo "$fonts" >>"$settings"
     done
 }
 

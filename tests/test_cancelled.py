@@ -92,12 +92,11 @@ async def start(
     return run
 
 
-# Each stage once for the agent alone and once in a team.
-@pytest.mark.parametrize("cancel", [by_token, by_task])
+# Each stage once, and each way of cancelling while code runs; alone or in a team, in either mode, by turns.
 @pytest.mark.parametrize(
-    ("stage", "mode", "stream"),
-    [(stage, MODES[n % 2], n % 4 < 2) for n, stage in enumerate(STAGES)]
-    + [("the code runs", "session", False), ("the repaired code runs", "process", True)],
+    ("stage", "mode", "stream", "cancel"),
+    [(stage, MODES[n % 2], n % 4 < 2, (by_token, by_task)[n // 2 % 2]) for n, stage in enumerate(STAGES)]
+    + [("the code runs", "session", False, by_token)],
 )
 async def test_cancelled_run_leaves_nothing(
     executors: dict[str, DockerCommandLineCodeExecutor],
@@ -131,9 +130,10 @@ async def test_cancelled_run_leaves_nothing(
     assert received_messages(server) == [begin, [*begin, model(FINE[0]), by("coder", "42\n")]]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("cancel", [by_token, by_task])
-@pytest.mark.parametrize("stage", ["the coder is asked", "the code runs"])
+@pytest.mark.parametrize(
+    ("stage", "mode", "cancel"),
+    [("the coder is asked", "process", by_token), ("the code runs", "session", by_task)],
+)
 async def test_cancelled_team_of_coder_and_executor_leaves_nothing(
     executors: dict[str, DockerCommandLineCodeExecutor],
     mode: str,

@@ -23,6 +23,8 @@ LINKED_PAGES = [
 ]
 # Import lines only, for a cluster of Ray, or run by tests/frameworks/agent_framework: there is nothing to run here.
 FRAGMENTS = {("agent-framework.md", 1), ("differences.md", 1), ("scaling.md", 1), ("runs.md", 2)}
+IN_MAKE_TEST = ("README.md", "getting-started.md")
+"""Pages whose programs `make test` runs; each of the others takes a second of processor time to import AutoGen."""
 MODEL_SAYS = [
     "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
     "The 50th Fibonacci number is 12586269025.",
@@ -87,7 +89,8 @@ def programs():
         ]
         for number, block in enumerate(blocks, start=1):
             if (page.name, number) not in FRAGMENTS:
-                yield pytest.param(page.name, number, block.code, id=f"{page.name}-{number}")
+                marks = () if page.name in IN_MAKE_TEST else pytest.mark.more
+                yield pytest.param(page.name, number, block.code, id=f"{page.name}-{number}", marks=marks)
 
 
 def commands():

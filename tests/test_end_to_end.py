@@ -65,17 +65,14 @@ def same(component: Any) -> Any:
 # One agent
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("load", "stream", "refuses", "asked"),
+    ("mode", "load", "stream", "refuses", "asked"),
     [
-        (same, False, set(), ["json_schema"]),
-        (same, True, set(), ["json_schema"]),
-        (same, False, {"json_schema"}, ["json_schema", "json_object"]),
-        (same, True, {"json_schema", "json_object"}, ["json_schema", "json_object", None]),
-        (reloaded, True, set(), ["json_schema"]),
+        ("process", same, False, set(), ["json_schema"]),
+        ("session", same, False, {"json_schema"}, ["json_schema", None]),
+        ("session", reloaded, True, set(), ["json_schema"]),
     ],
-    ids=["plain", "streaming", "no schema", "streaming, no JSON at all", "streaming, reloaded"],
+    ids=["plain", "no schema", "streaming, reloaded"],
 )
 async def test_agent_generates_fails_decides_repairs_and_reflects(
     mode: str, load: Callable[[Any], Any], stream: bool, refuses: set[str], asked: list[str | None]
@@ -121,9 +118,7 @@ def our_team(participants: list[Any]) -> Any:
     return Team(participants, termination_condition=TextMentionTermination("TERMINATE"))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("make", [round_robin, our_team])
-@pytest.mark.parametrize("load", [same, reloaded])
+@pytest.mark.parametrize(("mode", "make", "load"), [("process", round_robin, same), ("session", our_team, reloaded)])
 async def test_agent_works_in_a_team_with_an_assistant(
     mode: str, make: Callable[[list[Any]], Any], load: Callable[[Any], Any]
 ) -> None:
@@ -155,9 +150,7 @@ async def test_agent_works_in_a_team_with_an_assistant(
     assert result.stop_reason == "Text 'TERMINATE' mentioned"
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("load", [same, reloaded])
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("mode", "load", "stream"), [("process", same, False), ("session", reloaded, True)])
 async def test_coder_repairs_what_the_executor_reports(mode: str, load: Callable[[Any], Any], stream: bool) -> None:
     repaired = fenced(REPAIR_CODE[mode])
     async with OpenAIServer([fenced(FAILS_CODE), repaired, ANSWER]) as server:
@@ -193,8 +186,7 @@ PLOT_CODE = (
 )
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("vision", [True, False])
+@pytest.mark.parametrize(("mode", "vision"), [("process", True), ("session", False)])
 async def test_plot_is_sent_only_to_a_model_with_vision(mode: str, vision: bool, tmp_path: Path) -> None:
     async with (
         OpenAIServer([fenced(PLOT_CODE), "A parabola.", "You asked for a plot."]) as server,

@@ -192,7 +192,7 @@ async def runs(executor: DockerCommandLineCodeExecutor, what: str) -> None:
     """Wait until a process with these words in its command line is in the container, at most 20 s."""
     async with asyncio.timeout(20):
         while not any(what in line for line in await asyncio.to_thread(processes, executor)):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -222,7 +222,7 @@ async def _steady(executor: DockerCommandLineCodeExecutor, wanted: list[str] | N
     loop = asyncio.get_running_loop()
     deadline, found, since = loop.time() + 10, await asyncio.to_thread(processes, executor), loop.time()
     while found != wanted and loop.time() < deadline and (wanted is not None or loop.time() < since + 1):
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
         now = await asyncio.to_thread(processes, executor)
         if now != found:
             found, since = now, loop.time()

@@ -135,4 +135,4 @@ class Chat:
 
     def containers(self) -> list[str]:
         """Return the containers that it has left."""
-        return containers_of(self.process)
+        return containers_of(self.process.pid)

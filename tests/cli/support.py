@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import io
 import json
+import logging
 import os
 import pty
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import closing
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+import pytest
+
+from autogen_codeact.cli.exit import _printer
+from autogen_codeact.cli.main import main
 from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.processes import Process
@@ -76,16 +87,76 @@ def codeact(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Finished:
-    """Run the command to its end, and assert that it leaves no container and prints no traceback."""
-    process = start(*arguments, env=env, cwd=cwd)
-    with process:
+    """Run the command to its end, and assert that it leaves no container and prints no traceback.
+
+    In this process, where everything is imported already; in one of its own if it waits for what a person types, or if an
+    event loop runs here.
+    """
+    if arguments[:1] == ("chat",) or (stdin and arguments[:1] != ("exec",)) or _has_loop():
+        return _in_own_process(arguments, stdin, env, cwd)
+    before = containers_of(os.getpid())
+    encoding = (env or {}).get("PYTHONIOENCODING", "utf-8")
+    streams = [io.TextIOWrapper(io.BytesIO(data), encoding=encoding) for data in (stdin.encode(), b"", b"")]
+    with _process_state(environment(env), cwd, streams):
+        sys.argv = [str(COMMAND), *map(str, arguments)]
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        gc.collect()  # what the end of a process would close
+    assert set(containers_of(os.getpid())) <= set(before)
+    out, err = (stream.detach().getvalue().decode() for stream in streams[1:])
+    assert "Traceback" not in err
+    return Finished(status, out, err)
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def _process_state(env: Mapping[str, str], cwd: Path | None, streams: Sequence[TextIO]) -> Iterator[None]:
+    """Let the command have what a process has of its own."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    loggers = [logging.getLogger(name) for name in ("autogen_codeact", "codeact_sandbox")]
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in os.environ.keys() - env.keys():
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        if cwd is not None:
+            patch.chdir(cwd)
+        patch.setattr(sys, "argv", sys.argv)
+        patch.setattr(tempfile, "tempdir", env.get("TMPDIR"))
+        for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+            patch.setattr(sys, name, stream)
+        try:
+            yield
+        finally:
+            for stream in streams:
+                stream.flush()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            for logger in loggers:
+                logger.removeHandler(_printer)
+
+
+def _in_own_process(
+    arguments: Sequence[object], stdin: str, env: Mapping[str, str] | None, cwd: Path | None
+) -> Finished:
+    with start(*arguments, env=env, cwd=cwd) as process:
         try:
             out, err = process.communicate(stdin, timeout=100)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
     assert "Traceback" not in err
-    assert containers_of(process) == []
+    assert containers_of(process.pid) == []
     assert process.returncode is not None
     return Finished(process.returncode, out, err)
 
@@ -116,9 +187,9 @@ def on_terminal(*arguments: object, cwd: Path | None = None) -> str:
     return written.decode().replace("\r\n", "\n")
 
 
-def containers_of(process: Process) -> list[str]:
+def containers_of(pid: int) -> list[str]:
     """Return the names of the containers that a process has started and not removed."""
-    owner = f"org.autogen-codeact.owner={socket.gethostname()}:{process.pid}"
+    owner = f"org.autogen-codeact.owner={socket.gethostname()}:{pid}"
     try:
         with closing(connect()) as client:
             return [entry["Names"][0] for entry in client.containers(all=True, filters={"label": owner})]

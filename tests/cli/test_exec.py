@@ -320,10 +320,10 @@ def test_ctrl_c_kills_the_block_and_the_container():
         process.stdin.write(code("print('on', flush=True)", "import time", "time.sleep(60)"))
         process.stdin.close()
         process.stdin = None
-        wait_until(lambda: containers_of(process), "the sandbox")
+        wait_until(lambda: containers_of(process.pid), "the sandbox")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
-        wait_until(lambda: not containers_of(process), "the end of the container", seconds=30)
+        wait_until(lambda: not containers_of(process.pid), "the end of the container", seconds=30)
     assert process.returncode == 130
     assert err == "codeact: stopping; Ctrl-C again ends at once\n"
 
@@ -337,7 +337,7 @@ def test_closed_standard_output_gives_no_traceback():
     process.stderr.close()
     assert process.wait(timeout=20) == 1
     assert err == ""
-    assert containers_of(process) == []
+    assert containers_of(process.pid) == []
 
 
 def test_characters_outside_the_encoding_become_question_marks():

@@ -34,7 +34,7 @@ def finish(process, *, as_json=False):
         last = json.loads(out.splitlines()[-1])
         assert (last["type"], last["outcome"], last["error"]["class"]) == ("error", "cancelled", "Interrupted")
         assert last["error"]["message"] == f"stopped by {signal.Signals(process.returncode - 128).name}"
-    wait_until(lambda: not containers_of(process), "the end of the container", seconds=30)
+    wait_until(lambda: not containers_of(process.pid), "the end of the container", seconds=30)
     said = [line for line in err.splitlines(keepends=True) if not line.startswith("codeact: the sandbox runs ")]
     return process.returncode, "".join(said)
 
@@ -98,7 +98,7 @@ def test_ctrl_c_while_the_model_generates(extra):
 
 def test_ctrl_c_while_the_sandbox_starts(tmp_path):
     with start("run", "task", "--model", replay(tmp_path, SLOW)) as process:
-        wait_until(lambda: containers_of(process), "the container")
+        wait_until(lambda: containers_of(process.pid), "the container")
         process.send_signal(signal.SIGINT)
         assert finish(process) == (130, STOPPING)
 
@@ -118,7 +118,7 @@ def test_second_ctrl_c_exits_at_once(tmp_path):
 
 def test_ctrl_c_during_the_demo(tmp_path):
     with start("demo", "--out", tmp_path / "out") as process:
-        wait_until(lambda: containers_of(process), "the container")
+        wait_until(lambda: containers_of(process.pid), "the container")
         process.send_signal(signal.SIGINT)
         assert finish(process) == (130, STOPPING)
     assert not (tmp_path / "out").exists()

@@ -75,6 +75,7 @@ def test_a_docstring_example_runs(name: str, tmp_path: Path):
         assert transcript(done.out) == transcript(example.shown)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", names(PAGES))
 def test_a_page_example_runs(name: str, tmp_path: Path):
     entry = PAGES[name]

@@ -20,6 +20,9 @@ from tests.samples.expected import EXPECTED, RECORDED, SAMPLES, SHARED, assigned
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
 
+IN_MAKE_TEST = ("standalone.py", "codeact_session.py", "approve_later.py")
+"""Samples that `make test` runs; each takes a second of processor time to import AutoGen."""
+ALL = [pytest.param(name, marks=() if name in IN_MAKE_TEST else pytest.mark.more) for name in EXPECTED]
 WITH_MODEL = [name for name, expected in EXPECTED.items() if expected.recording]
 WITH_SERVER = [name for name, expected in EXPECTED.items() if expected.with_server]
 DEADLINE_S = 100
@@ -95,7 +98,7 @@ def assert_in_order(wanted: list[str], lines: list[str]) -> None:
         assert line in rest, f"{line!r} is missing, or not after the ones before it, in\n" + "\n".join(lines)
 
 
-@pytest.mark.parametrize("sample", EXPECTED)
+@pytest.mark.parametrize("sample", ALL)
 def test_sample_prints_the_expected_lines_and_leaves_no_container(sample: str, tmp_path: Path) -> None:
     expected = EXPECTED[sample]
 
@@ -124,6 +127,7 @@ def test_printed_figures_are_computed_and_not_written_in_the_code(sample: str) -
     assert [figure for figure in figures if any(figure in block for block in code)] == []
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("sample", WITH_SERVER)
 def test_sample_uses_the_named_model(sample: str, tmp_path: Path) -> None:
     expected = EXPECTED[sample]
@@ -140,6 +144,7 @@ def test_sample_uses_the_named_model(sample: str, tmp_path: Path) -> None:
     assert_in_order(expected.said, done.out.splitlines())
 
 
+@pytest.mark.more
 def test_loaded_agent_sends_the_earlier_conversation_to_the_model(tmp_path: Path) -> None:
     before, after = assigned("save_and_load.py", "BEFORE"), assigned("save_and_load.py", "AFTER")
 
@@ -157,6 +162,7 @@ def test_loaded_agent_sends_the_earlier_conversation_to_the_model(tmp_path: Path
     ]
 
 
+@pytest.mark.more
 def test_answer_that_fails_validation_is_rejected(tmp_path: Path) -> None:
     worse = '{"winner": "A", "score": 79.0, "scores": {"A": 79.0, "B": 87.0, "C": 76.3}}'
 
@@ -176,6 +182,7 @@ def test_missing_key_is_an_error_that_says_what_to_set(tmp_path: Path) -> None:
     assert done.left == []
 
 
+@pytest.mark.more
 def test_the_sample_of_budgets_ends_at_its_limit(tmp_path):
     assert run("budget.py", tmp_path).out.splitlines() == [
         "stopped: max_cost",
@@ -183,6 +190,7 @@ def test_the_sample_of_budgets_ends_at_its_limit(tmp_path):
     ]
 
 
+@pytest.mark.more
 def test_the_sample_of_secrets_shows_who_gets_the_key(tmp_path):
     assert run("api_key.py", tmp_path).out.splitlines() == [
         "The server gets Authorization: Bearer sk-0123456789",
@@ -191,6 +199,7 @@ def test_the_sample_of_secrets_shows_who_gets_the_key(tmp_path):
     ]
 
 
+@pytest.mark.more
 def test_gpus_are_used_or_an_error_says_that_there_are_none(tmp_path: Path) -> None:
     done = run("gpu.py", tmp_path)
 

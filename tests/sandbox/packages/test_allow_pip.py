@@ -11,7 +11,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.sandbox.contract.conftest import EACH_ONCE, Backend, backend
 from tests.sandbox.sandboxes import out, run, short_result
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), EACH_ONCE]
 
 
 __all__ = ["backend"]
@@ -90,8 +90,7 @@ WAYS = (
 
 @pytest.mark.usefixtures("configured")
 async def test_one_block_installs_a_package_and_imports_it(backend):
-    # Each way once in each mode and once in each backend.
-    for way in WAYS[::2] if (backend.fixture == "bubblewrap") == backend.session else WAYS[1::2]:
+    for way in WAYS[::2] if backend.session else WAYS[1::2]:
         # The first package of a sandbox: nothing is installed before.
         async with backend.make(allow_pip=True, timeout=120) as executor:
             result = await run(executor, f"{way}\nimport otherwheel, tinywheel\ntinywheel.main()")
@@ -100,7 +99,6 @@ async def test_one_block_installs_a_package_and_imports_it(backend):
             assert later.outcome == "ok", way
 
 
-@EACH_ONCE
 async def test_without_the_option_pip_says_so_at_once(backend: Backend) -> None:
     shown = ("allow_pip=True", "--allow-pip", "--package", "code has to use what is installed")
     async with backend.make() as executor:
