@@ -20,7 +20,6 @@ from .canaries import Canaries
 from .engine_proxy import EngineProxy, engine_proxy
 from .lag import Control
 from .oracles import HostState
-from .second_engine import SecondEngine, make_second_engine
 from .subject import SUBJECTS, Kind, Subject
 
 CALL = pytest.StashKey[pytest.TestReport]()
@@ -93,16 +92,6 @@ def proxy() -> Iterator[EngineProxy]:
     """The engine behind a socket that misbehaves on request."""
     with engine_proxy() as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def second_engine() -> Iterator[SecondEngine]:
-    """An engine that may be ended."""
-    engine = make_second_engine()
-    try:
-        yield engine
-    finally:
-        engine.clear()
 
 
 @pytest.fixture(scope="session")

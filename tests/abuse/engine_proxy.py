@@ -113,15 +113,19 @@ class EngineProxy:
         """Pass on again, also what came meanwhile."""
         self._frozen.clear()
 
+    def cut(self) -> None:
+        """End every connection, as an engine does that ends."""
+        with self._lock:
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """End every connection and every thread."""
         self._closed = True
         self.clear()
         self._listener.close()
-        with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+        self.cut()
         for thread in (self._acceptor, *self._threads):
             if thread.ident is not None:
                 thread.join(10)

@@ -30,8 +30,6 @@ OWN_MEMORY_BYTES = 32 * MIB
 WRITTEN_BYTES = 8 * MIB
 # As these are the whole machine's, which also does other things, they tell a flood of the host, not a trickle.
 HOST_MEMORY_BYTES = 2048 * MIB
-MEMORY_DISK = "codeact-test"
-"""Name of the mounts in which second engines keep their files."""
 HOST_DISK_BYTES = 1024 * MIB
 CLEARING_UP_S = 15.0
 """How long what a case has used may take to go; a machine under load needs that long to end threads."""
@@ -307,23 +305,13 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that are free on the host, and those in the files of the tests' second engines.
+    """Bytes of memory that are free on the host.
 
     `MemAvailable` leaves out the free pages in the kernel's lists of each processor, which may be an eighth of the memory.
     """
-    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    files = sum(_used(mount[1]) for mount in mounts if mount[0] == MEMORY_DISK)
     counts = (line.split() for line in Path("/proc/zoneinfo").read_text().splitlines())
     listed = sum(int(count[1]) for count in counts if count[0] == "count:") * os.sysconf("SC_PAGE_SIZE")
-    return _kib("/proc/meminfo", "MemAvailable") + listed + files
-
-
-def _used(place: str) -> int:
-    try:
-        found = os.statvfs(place)
-    except OSError:  # it has just been unmounted
-        return 0
-    return (found.f_blocks - found.f_bfree) * found.f_frsize
+    return _kib("/proc/meminfo", "MemAvailable") + listed
 
 
 def _kib(path: str, field: str) -> int:

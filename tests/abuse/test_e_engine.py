@@ -150,6 +150,40 @@ async def lose_between_blocks(executor: DockerCommandLineCodeExecutor, loss: Cal
     assert executor.container_name != before
 
 
+# Case 69.
+@pytest.mark.parametrize("live_restore", [False, True])
+async def test_engine_restarted_during_a_block_is_an_error_and_the_next_call_has_a_new_sandbox(
+    proxy: EngineProxy, tmp_path: Path, live_restore: bool
+) -> None:
+    """An engine that is away for a while; without live-restore it takes its containers with it."""
+    folder = open_folder(tmp_path / "bound")
+    options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 40}
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address, **options)
+    try:
+        running = await begin(executor)
+        before = executor.container_name
+        away = [proxy.on(method, "", "drop") for method in ("GET", "POST", "DELETE", "HEAD")]
+        if not live_restore:
+            engine(lambda api: api.kill(before))
+        proxy.cut()
+        with pytest.raises(SandboxDied):
+            await rest(running)
+        with pytest.raises(SandboxUnavailable):
+            await run(executor, "1")
+        assert any(rule.seen.is_set() for rule in away)
+        proxy.clear()
+        result = await run(executor, "print('next')")
+        assert (result.output, result.state) == ("next\n", "lost")
+        assert "had ended since the last block" in result.notes[0]
+        assert (await run(executor, "1")).state == "kept"
+        # The block was not sent again, and what the engine had kept of the old sandbox is gone.
+        assert (folder / "ran").read_text() == "x"
+        await eventually(lambda: not exists(before), 20)
+    finally:
+        await executor.stop()
+    assert not exists(executor.container_name)
+
+
 class TestPaused:
     # Case 68.
     async def test_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(self, tmp_path):
