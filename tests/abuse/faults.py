@@ -156,11 +156,3 @@ async def must_cancel(task: asyncio.Future[Any], seconds: float = 4) -> None:
     assert task.cancelled()
 
 
-def processes_named(text: str) -> list[int]:
-    """Processes of this machine with something in their command line."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if text.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
-                found.append(int(name))
-    return found

@@ -69,10 +69,3 @@ async def test_a_server_that_breaks_the_protocol_or_ends_is_an_error_of_the_call
     for data in ("%%%", "AAAA"):
         picture = [{"type": "image", "data": data, "mimeType": "image/png"}]
         assert "cannot identify image file" in str(await call(content=picture))
-
-
-# Case K25.
-@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mx", "import os", "../x", "__class__", "class", "ü" * 50, "\u202ex"])
-async def test_names_and_descriptions_of_a_server_are_no_code(name: Any) -> None:
-    description = '"""\nraise SystemExit("run")\n"""\\\x1b]0;x\x07\u202e'
-    assert await call(name=name, description=description, content=TEXT) == "ok"

@@ -89,10 +89,11 @@ def codeact(
 ) -> Finished:
     """Run the command to its end, and assert that it leaves no container and prints no traceback.
 
-    In this process, where everything is imported already; in one of its own if it waits for what a person types, or if an
-    event loop runs here.
+    In this process, where everything is imported already; in one of its own if it waits for what a person types, has other
+    modules, or an event loop runs here.
     """
-    if arguments[:1] == ("chat",) or (stdin and arguments[:1] != ("exec",)) or _has_loop():
+    own = arguments[:1] == ("chat",) or (stdin and arguments[:1] != ("exec",)) or "PYTHONPATH" in (env or {})
+    if own or _has_loop():
         return _in_own_process(arguments, stdin, env, cwd)
     before = containers_of(os.getpid())
     encoding = (env or {}).get("PYTHONIOENCODING", "utf-8")

@@ -86,24 +86,6 @@ async def test_several_recorders_are_awaited_in_the_order_in_which_they_were_att
     assert EVENTS == ["add runs"]
 
 
-@pytest.mark.parametrize("method", ["call_starting", "call_finished"])
-async def test_a_recorder_that_fails_lets_the_others_know_how_the_call_ended(executor, method):
-    names = {"first": "", "failing": method, "last": ""}
-    detach = [executor.attach(recorder=Recorder(name, EVENTS, fails)) for name, fails in names.items()]
-    code = "try:\n    add(40, 2)\nexcept Exception as error:\n    print(type(error).__name__)"
-    if method == "call_starting":
-        assert await out(executor, code) == "ToolRefused\n"
-        begun = ["first: starting add", "failing: starting add"]
-        assert [*begun, *(f"{name}: finished refused" for name in names)] == EVENTS
-    else:
-        assert await out(executor, code) == "RuntimeError\n"
-        begun = [f"{name}: starting add" for name in names]
-        ended = ["first: finished ok", "failing: finished ok", "last: finished error"]
-        assert [*begun, "add runs", *ended] == EVENTS
-    for each in detach:
-        each()
-
-
 async def test_what_is_attached_during_a_block_gets_the_next_one_and_what_is_detached_gets_nothing_more(executor):
     detach_early = executor.attach(recorder=Recorder("early", EVENTS), observers=[Watcher("early", EVENTS)])
     running = asyncio.ensure_future(run(executor, "wait()"))
