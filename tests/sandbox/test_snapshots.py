@@ -9,8 +9,7 @@ import pytest
 from codeact_sandbox import Sandbox, SandboxStartError
 from codeact_sandbox.trees import FileInfo
 from tests.cases import case
-
-KINDS = [(backend, mode) for backend in ("docker", "bubblewrap") for mode in ("session", "process")]
+from tests.sandbox.test_exec import KINDS
 
 
 @pytest.mark.parametrize(("backend", "mode"), KINDS)

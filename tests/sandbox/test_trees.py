@@ -11,8 +11,7 @@ import pytest_asyncio
 from codeact_sandbox import AsyncSandbox, SandboxFileError
 from codeact_sandbox.trees import FileInfo, GrepMatch
 from tests.cases import case
-
-KINDS = [(backend, mode) for backend in ("docker", "bubblewrap") for mode in ("session", "process")]
+from tests.sandbox.test_exec import KINDS
 
 
 @pytest_asyncio.fixture(params=KINDS, ids="-".join, scope="module", loop_scope="module")

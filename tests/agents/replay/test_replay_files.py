@@ -14,6 +14,7 @@ MISSING = f"- {replay.FILES_MISSING}"
 LOOK = "print(unit, globals().get('rows'), globals().get('after'), open('prices.csv').read().split())"
 
 
+@pytest.mark.parametrize("engine", ["docker", "bubblewrap"], indirect=True)
 async def test_a_column_is_doubled_once_however_often_the_state_is_loaded(make: Make, work: Path) -> None:
     (work / "prices.csv").write_text("100\n150\n")
     blocks = ["unit = 'euro'", DOUBLE, "after = [int(line) for line in open('prices.csv')]"]
