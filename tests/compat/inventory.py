@@ -1,8 +1,8 @@
 """Every upstream example around the two classes: how it runs here, or why it is left out.
 
-`DOCSTRINGS` is checked against the installed packages, so a release with a new example fails a test. `PAGES` names the
-examples on AutoGen's documentation pages; the text of those pages is not ours to ship, so `pages/` has programs in our
-own words that make the same calls with the same arguments.
+`DOCSTRINGS` is checked against the installed packages, so a release with a new example fails a test. `PAGES` names
+the examples on AutoGen's documentation pages that run here; the text of those pages is not ours to ship, so `pages/` has
+programs in our own words that make the same calls with the same arguments.
 """
 
 import json
@@ -113,22 +113,13 @@ DOCSTRINGS: dict[str, Entry] = {
 
 CORE = "core-user-guide"
 CHAT = "agentchat-user-guide"
-APPROVAL_GUARD = "imports autogen_agentchat.approval_guard, which 0.7.5 does not have"
 
 PAGES: dict[str, Entry] = {
     f"{CORE}/components/command-line-code-executors#1": Entry(
         program="command_line_code_executors_1.py",
         prints=("exit code 0, output 'good morning\\n'", "saved in coding: print('good morning')"),
     ),
-    f"{CORE}/components/command-line-code-executors#2": Entry(left_out=NO_CLASS),
-    f"{CORE}/components/command-line-code-executors#3": Entry(left_out=NO_CLASS),
-    f"{CORE}/components/multi-language-code-execution#1": Entry(left_out=f"a list of blocks only; {NO_CLASS}"),
-    f"{CORE}/components/multi-language-code-execution#2": Entry(left_out=f"needs an MCP server; {NO_CLASS}"),
     f"{CORE}/components/tools#1": Entry(program="tools_1.py", prints=("good morning\n", "container ")),
-    f"{CORE}/components/user-defined-functions#1": Entry(left_out=NO_CLASS),
-    f"{CORE}/components/user-defined-functions#2": Entry(left_out=f"installs a package from an index; {NO_CLASS}"),
-    f"{CORE}/components/user-defined-functions#3": Entry(left_out=f"two fragments, no program; {NO_CLASS}"),
-    f"{CORE}/components/user-defined-functions#4": Entry(left_out=f"a fragment, no program; {NO_CLASS}"),
     f"{CORE}/components/user-defined-functions#5": Entry(program="user_defined_functions_5.py", prints=("42\n",)),
     f"{CORE}/cookbook/tool-use-with-intervention#1": Entry(
         program="tool_use_with_intervention_1.py",
@@ -151,25 +142,16 @@ PAGES: dict[str, Entry] = {
             "figure returns.svg: <svg/>",
         ),
     ),
-    f"{CHAT}/magentic-one#1": Entry(left_out=NO_CLASS),
     f"{CHAT}/magentic-one#2": Entry(
         program="magentic_one_2.py",
         replies=MAGENTIC_ONE,
         prints=("good morning", "The script greeted you."),
         writes=(LOCAL_WARNING,),
     ),
-    f"{CHAT}/magentic-one#3": Entry(left_out=f"{NO_CLASS} (MagenticOne picks upstream's executor itself)"),
-    f"{CHAT}/magentic-one#4": Entry(left_out=APPROVAL_GUARD),
-    f"{CHAT}/magentic-one#5": Entry(left_out=APPROVAL_GUARD),
-    f"{CHAT}/magentic-one#6": Entry(left_out=APPROVAL_GUARD),
     f"{CHAT}/migration-guide (Two-Agent Chat)": Entry(
         program="migration_guide_two_agent_chat.py",
         replies=(code("python", "print('good', 'morning')"), "TERMINATE"),
         prints=("(user)", "(coder)", "(runner)", "good morning", "TERMINATE"),
         writes=(LOCAL_WARNING,),
-    ),
-    "extensions-user-guide/azure-container-code-executor#1 to #7": Entry(left_out=f"needs Azure; {NO_CLASS}"),
-    f"{CHAT}/guides/code-execution#1": Entry(
-        left_out="of a pre-release of 0.4, with modules that 0.7 does not have; same shape as the migration guide"
     ),
 }

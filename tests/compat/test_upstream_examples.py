@@ -9,7 +9,7 @@ import docker
 import pytest
 
 from .examples import Example, installed_examples, swap_imports, transcript
-from .harness import CONTROL_IMAGE, Run, run
+from .harness import Run, run
 from .inventory import DOCSTRINGS, PAGES, Entry
 from .replies import Answer
 
@@ -45,12 +45,11 @@ def check(done: Run, entry: Entry) -> None:
         position = done.out.find(text, position)
         assert position >= 0, f"{text!r} is not in, or out of order in:\n{done.out}"
     assert done.unsaid == 0
-    if not CONTROL_IMAGE:
-        complaints = [line for line in done.err.splitlines() if re.search(r"Warning:|Error|Traceback|never", line)]
-        complaints = [line for line in complaints if not any(noise in line for noise in NOISE)]
-        assert len(complaints) == len(entry.writes), done.err
-        for line, text in zip(complaints, entry.writes, strict=True):
-            assert text in line
+    complaints = [line for line in done.err.splitlines() if re.search(r"Warning:|Error|Traceback|never", line)]
+    complaints = [line for line in complaints if not any(noise in line for noise in NOISE)]
+    assert len(complaints) == len(entry.writes), done.err
+    for line, text in zip(complaints, entry.writes, strict=True):
+        assert text in line
 
 
 def test_every_example_in_the_installed_docstrings_is_in_the_table():
@@ -106,7 +105,6 @@ def test_approvals_may_stay_imported_from_upstream(tmp_path: Path):
     check(done, DOCSTRINGS[name])
 
 
-@pytest.mark.skipif(bool(CONTROL_IMAGE), reason="upstream's container stays: its clean-up runs after the thread pool's")
 def test_a_sandbox_that_nobody_stopped_goes_away_with_the_program(tmp_path: Path):
     code = (Path(__file__).parent / "pages/tools_1.py").read_text(encoding="utf-8")
     engine = docker.from_env()

@@ -42,6 +42,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory, docker_engine: str) -> Iter
         time.sleep(0.1)
 
 
+@pytest.mark.more
 def test_sample_notebook_shows_table_and_figures(tmp_path: Path) -> None:
     notebook = nbformat.read(SAMPLE, as_version=nbformat.NO_CONVERT)
     nbformat.validate(notebook)
