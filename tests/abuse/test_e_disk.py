@@ -37,7 +37,9 @@ async def test_files_that_do_not_fit_are_not_partly_written_and_the_result_has_t
         """
         with caplog.at_level(logging.WARNING, "codeact_sandbox"):
             result = await run(executor, code)
-        assert (result.outcome, result.output, result.state) == ("ok", "done\n", "kept")
+        assert (result.outcome, result.exit_code, result.state) == ("error", 1, "kept")
+        assert result.output.startswith("done\n")
+        assert result.output.endswith(f" and 2 other files could not be copied to work_dir: {FULL}\n")
         files = {item.name: (item.path, item.note) for item in result.artifacts}
         missing = (None, f"not copied: {FULL}")
         assert files == {"small": (disk / "small", None), "large": missing, "old": missing, "folder/large": missing}

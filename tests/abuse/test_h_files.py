@@ -63,7 +63,7 @@ async def test_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject, si
     notes: list[str] = []
     for number in range(8):  # each makes about as much as fits
         result = await subject.run(CLEAR + DEEP.format(block=number, size=size), timeout=10)
-        assert result.outcome == "ok", result
+        assert result.outcome == "ok" or (result.error is not None and result.error.type == "FilesNotStored"), result
         notes += result.notes
         entries, files, stored = measure(subject.work_dir)
         assert entries <= 2 * MOST_FILES

@@ -40,7 +40,7 @@ async def test_a_disk_that_fills_up_during_a_block_leaves_no_partial_files(kind:
 
         async def load() -> None:
             result = await run(executor, code)
-            assert (result.outcome, result.state) == ("ok", "kept")
+            assert (result.outcome, result.exit_code, result.state) == ("error", 1, "kept")
             notes = {item.name: item.note for item in result.artifacts}
             assert notes["b-large"] == f"not copied: {FULL}"
             stored = {item.name: item.size for item in result.artifacts if item.note is None}
@@ -106,7 +106,7 @@ async def test_nothing_is_written_to_or_beside_a_replaced_work_dir(kind: Kind, t
         running = await begin(executor, WRITES_LATER)
         change(work_dir)
         result = await rest(running)
-        assert result.outcome == "ok"
+        assert (result.outcome, result.error and result.error.type) == ("error", "FilesNotStored")
         notes = {item.name: item.note for item in result.artifacts}
         assert notes == dict.fromkeys(("small", "large"), f"not copied: {reason}")
         with pytest.raises(SandboxFileError, match=reason.partition(".")[0]):
