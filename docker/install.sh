@@ -84,10 +84,9 @@ prepare_python() {
     # The sandbox copies /etc/skel into each new HOME, the list of fonts with it.
     MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib HOME=/nonexistent python3 -c "import $(echo $libraries)"
     chmod -R a+rX /etc/skel
-    # DejaVu has no Chinese, Japanese and Korean characters. Both paths may be one file, and a line twice is a warning.
-    fonts="font.family: DejaVu Sans, Droid Sans Fallback"
+    # DejaVu has no Chinese, Japanese and Korean characters.
     for settings in /etc/matplotlibrc "$(python3 -c 'import matplotlib; print(matplotlib.matplotlib_fname())')"; do
-        [ ! -f "$settings" ] || grep -qxF "$fonts" "$settings" || echo "$fonts" >>"$settings"
+        [ ! -f "$settings" ] || echo "font.family: DejaVu Sans, Droid Sans Fallback" >>"$settings"
     done
 }
 
