@@ -85,9 +85,9 @@ prepare_python() {
     MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib HOME=/nonexistent python3 -c "import $(echo $libraries)"
     chmod -R a+rX /etc/skel
     # DejaVu has no Chinese, Japanese and Korean characters.
-    for settings in /etc/matplotlibrc "$(python3 -c 'import matplotlib; print(matplotlib.matplotlib_fname())')"; do
-        [ ! -f "$settings" ] || echo "font.family: DejaVu Sans, Droid Sans Fallback" >>"$settings"
-    done
+    settings=$(python3 -c 'import matplotlib; print(matplotlib.matplotlib_fname())')
+    sed -i '/^font.family *:/d' "$settings"
+    echo "font.family: DejaVu Sans, Droid Sans Fallback" >>"$settings"
 }
 
 clean_up() {

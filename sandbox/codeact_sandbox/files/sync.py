@@ -302,7 +302,8 @@ class _Pull:
         for group in self._refused.values():
             for entry, _ in group.entries:
                 self._workspace.differs(entry["name"])
-                if not group.is_protected:
+                # What code has closed itself, it does not give away.
+                if not group.is_protected and group.number != errno.EACCES and self._workspace.is_users:
                     self._workspace.not_stored[printable(entry["name"])[:MAX_NAME_SHOWN]] = group.reason
             if group.is_protected and not self._workspace.first_report(group.reason):
                 continue

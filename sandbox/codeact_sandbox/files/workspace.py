@@ -107,6 +107,7 @@ class Workspace:
         self._counted = not counted
         self._writers: WeakSet[FileWriter] = WeakSet()
         self.notes: dict[str, None] = {}  # the notes for the next result, in their order
+        self.is_users = True  # whether the user expects the files there; not in a temporary folder
         self.not_stored: dict[str, str] = {}  # the reasons by name, for the next result
         self._reported: set[Skipped] = set()
         self._reported_names: set[str] = set()
