@@ -42,7 +42,7 @@ ASK = """
         return sock
 
     def tls(host, port, name):
-        context = ssl.create_default_context(cafile="/workspace/ca.pem")
+        context = ssl.create_default_context(cafile="/workspace/ca.crt")
         context.check_hostname = name is not None
         return context.wrap_socket(tunnel(host, port), server_hostname=name)
 """

