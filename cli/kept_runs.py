@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, TextIO
@@ -194,7 +194,7 @@ def show_run(path: Path) -> int:
     printer = _TextPrinter(run)
     finished: events.RunFinished | None = None
     for raw in run.raw_events():
-        event = run.parse(replace(raw, budget=MemoryLimit(4 * MAX_TEXT))) if isinstance(raw, RawEvent) else raw
+        event = run.parse(raw, MemoryLimit(4 * MAX_TEXT)) if isinstance(raw, RawEvent) else raw
         finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)
     say_files(run, store.run_name(path))

@@ -106,7 +106,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             reader.hold(EVENT_BYTES)
             continue
         budget = MemoryLimit()
-        event = run.parse(replace(raw, budget=budget), whole=True)
+        event = run.parse(raw, budget, whole=True)
         if isinstance(event, Gap):
             raise _damaged(run, event)
         reader.hold(EVENT_BYTES + json_cost(raw.text, MAX_EVENT) + MAX_EVENT - budget.left)

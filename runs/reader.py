@@ -45,7 +45,6 @@ class RawEvent:
     Args:
         end: Where the next line begins, in bytes from the beginning of the log.
         text: The line itself, if it is known.
-        budget: The memory that its values may take that are in files; None for 24 MiB.
     """
 
     name: str
@@ -53,7 +52,6 @@ class RawEvent:
     line: int
     end: int
     text: bytes = b""
-    budget: MemoryLimit | None = None
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
@@ -117,11 +115,12 @@ class Run:
         if gap is not None:
             yield gap
 
-    def parse(self, raw: RawEvent, *, whole: bool = False) -> RunEvent | Gap:
+    def parse(self, raw: RawEvent, budget: MemoryLimit | None = None, *, whole: bool = False) -> RunEvent | Gap:
         """Return a raw event as what it is, with the values that were moved into files.
 
         Args:
             raw: The event.
+            budget: The memory that its values may take that are in files. Default: 24 MiB.
             whole: Whether texts that would take more make it a `Gap`. Default: a note takes their place.
 
         Returns:
@@ -133,7 +132,7 @@ class Run:
         try:
             if stored := data.pop("stored", None):
                 files = {str(at): StoredFile.model_validate(file) for at, file in stored.items()}
-                restore_large(data, files, self._read_value, raw.budget, shorten=not whole)
+                restore_large(data, files, self._read_value, budget, shorten=not whole)
             return parse_event(data)
         except ValidationError as error:
             return Gap(raw.line, _short(f"this is not an event of type {raw.name}: {first_problem(error)}"))

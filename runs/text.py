@@ -117,7 +117,7 @@ def words_beside_code(text: str, codes: Collection[str]) -> str:
 def step_title(content: Mapping[str, Any], otherwise: str) -> str:
     """Return the first words of a step, without marks of markdown."""
     if content.get("code"):
-        return title("\n".join(each["code"] for each in content["code"]).lstrip())
+        return title(content["code"][0]["code"][:1000].lstrip()) or title(otherwise)
     calls = ", ".join(each["name"] for each in content.get("calls", ()))
     text = content.get("error") or content.get("text") or content.get("stop_reason") or calls or otherwise
     return title(_MARKS.sub("", _FENCE_LINE.sub("", text[:1000]))) or title(otherwise)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from autogen_codeact.runs import events
@@ -170,7 +170,7 @@ class RunView:
         if self._is_full:
             return
         self.totals.add(line, self.run)
-        event = self.run.parse(replace(line, budget=MemoryLimit(MAX_EVENT))) if isinstance(line, RawEvent) else line
+        event = self.run.parse(line, MemoryLimit(MAX_EVENT)) if isinstance(line, RawEvent) else line
         try:
             self._take(event, line)
         except _MALFORMED:
