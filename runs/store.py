@@ -7,9 +7,8 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,13 +46,8 @@ def _slug(task: str) -> str:
     """Return the first words of a text as lower-case ASCII with hyphens."""
     plain = unicodedata.normalize("NFKD", task[:1000]).encode("ascii", "ignore").decode().lower()
     words = re.findall(r"[a-z0-9]+", plain)
-    slug = ""
-    for word in words:
-        longer = f"{slug}-{word}" if slug else word[:_MAX_SLUG]
-        if len(longer) > _MAX_SLUG:
-            break
-        slug = longer
-    return slug or "run"
+    found = re.match(rf".{{1,{_MAX_SLUG}}}(?![a-z0-9])|.{{{_MAX_SLUG}}}", "-".join(words))
+    return found[0] if found is not None else "run"
 
 
 def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Path:
@@ -66,7 +60,7 @@ def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Pat
     folder = runs_folder()
     if text not in ("", ".", "..") and os.path.lexists(folder / text):
         return folder / text
-    found = [run.path for run in _runs_in(folder) if text and run.path.name.startswith(text)]
+    found = [run for run in _runs_in(folder) if text and run.name.startswith(text)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -93,9 +87,9 @@ def has_log(run: Path) -> bool:
 
 def _last(is_chat: Callable[[Path], bool] | None) -> Path:
     folder = runs_folder()
-    for run in sorted(_runs_in(folder), key=lambda run: (run.began, run.written), reverse=True):
-        if is_chat is None or is_chat(run.path):
-            return run.path
+    for run in _runs_in(folder):
+        if is_chat is None or is_chat(run):
+            return run
     kind, command = ("run", "codeact run") if is_chat is None else ("chat", "codeact chat")
     raise RunFolderError(f"There is no last {kind}: {folder} has none. `{command}` keeps its {kind} there.")
 
@@ -110,26 +104,13 @@ def is_being_written(path: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A folder with a log."""
-
-    path: Path
-    written: float
-
-    @property
-    def began(self) -> str:
-        """When it began, as in the names that `new_run_folder` gives; for another name when it was last written."""
-        if _NAME.match(self.path.name):
-            return self.path.name[:15]
-        return f"{datetime.fromtimestamp(self.written, UTC):%Y%m%d-%H%M%S}"
+def _runs_in(folder: Path) -> list[Path]:
+    """Return the runs in a folder, by the time in their names, the latest first; symbolic links are left out."""
+    with suppress(OSError):
+        runs = [each for each in folder.iterdir() if not each.is_symlink() and os.path.lexists(each / EVENTS)]
+        return sorted(runs, key=_began, reverse=True)
+    return []
 
 
-def _runs_in(folder: Path) -> Iterator[_Kept]:
-    """Return the runs in a folder; none if there is no such folder. Symbolic links are left out."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    log = (folder / entry.name / EVENTS).lstat()
-                    yield _Kept(folder / entry.name, log.st_mtime)
+def _began(run: Path) -> tuple[str, float]:
+    return run.name[:15] if _NAME.match(run.name) else "", (run / EVENTS).lstat().st_mtime
