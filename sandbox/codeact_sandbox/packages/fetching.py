@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import ipaddress
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
@@ -53,6 +54,10 @@ def shown(url: str) -> str:
 
 def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+
+# Services of clouds that hand out credentials, in networks that are private otherwise.
+_METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
 
 
 class FetchError(Exception):
@@ -176,7 +181,7 @@ class Fetcher:
                 self._context = await asyncio.to_thread(_make_context, self._config)
             verify = self._context
         is_configured = base is None or origin(url) in self._configured or self._is_trusted(url)
-        addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)))
+        addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)), base or url)
         if addresses is None:
             if bool(verify) not in self._clients:
                 client = httpx.AsyncClient(verify=verify, proxy=self._config.proxy, timeout=TIMEOUT_S)
@@ -186,7 +191,7 @@ class Fetcher:
         async with httpx.AsyncClient(transport=PinnedTransport(addresses, verify), timeout=TIMEOUT_S) as client:
             yield client
 
-    async def _linked_addresses(self, url: httpx.URL) -> list[Address] | None:
+    async def _linked_addresses(self, url: httpx.URL, base: str) -> list[Address] | None:
         """Return the checked addresses of a host that an index has chosen; None if a proxy connects to it."""
         name = url.raw_host.decode("ascii")
         try:
@@ -198,14 +203,23 @@ class Fetcher:
         if proxied and not is_address(host):
             return None
         addresses = await look_up(self._resolve, host, port, self._threads)
+        base_host = urlsplit(base).hostname or ""
         for address in addresses:
             kind = "is the host's own" if is_own_address(address) else why_not_public(address)
-            if kind is not None:
+            if kind is not None and (_is_off_limits(address) or await self._is_public(base_host)):
                 raise Refused(
                     f"it is not followed, because its host has the address {address}, which {kind}; if that is right, add "
                     f"{host} to pip's trusted-host on the host"
                 )
         return None if proxied else in_order(addresses)
+
+    async def _is_public(self, host: str) -> bool:
+        """Return whether a host is on the public Internet: an index that is not may lead to other hosts that are not."""
+        try:
+            found = await look_up(self._resolve, normalise(to_ascii(host)), 443, self._threads)
+        except (Refused, ValueError):
+            return True
+        return any(why_not_public(address) is None for address in found)
 
     def _uses_proxy(self, url: httpx.URL) -> bool:
         if self._config.proxy:
@@ -232,6 +246,12 @@ def _make_context(config: PipConfig) -> ssl.SSLContext:
             f"the certificates that pip is configured for (cert, client-cert) can't be read: {name}"
         ) from None
     return context
+
+
+def _is_off_limits(address: Address) -> bool:
+    """Return whether no page may lead there, wherever its index is."""
+    special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
+    return special or address in _METADATA or is_own_address(address)
 
 
 def _join(url: str, location: str) -> str:
