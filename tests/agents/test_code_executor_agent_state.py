@@ -14,7 +14,7 @@ from autogen_core.models import UserMessage
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.model import awaited
+from autogen_codeact.executors.tools.adapters import run_cancellable
 from tests.agents.support import FAILS, SYSTEM, WORKS, decision, received_by, scripted
 
 pytestmark = pytest.mark.filterwarnings(
@@ -118,7 +118,7 @@ async def test_cancellation_counts_even_if_the_call_swallows_it() -> None:
         raise AssertionError
 
     token = CancellationToken()
-    waiting = asyncio.create_task(awaited(stubborn(), token))
+    waiting = asyncio.create_task(run_cancellable(stubborn(), token))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -126,7 +126,7 @@ async def test_cancellation_counts_even_if_the_call_swallows_it() -> None:
 
     token.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await awaited(stubborn(), token)
+        await run_cancellable(stubborn(), token)
 
 
 def user(words: str) -> TextMessage:

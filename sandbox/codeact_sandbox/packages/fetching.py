@@ -30,6 +30,8 @@ from codeact_sandbox.types.host_names import Address, is_address, normalise, to_
 MAX_REDIRECTS = 10
 TIMEOUT_S = 15.0  # without an answer, as in pip
 MAX_REASON = 200
+# Services of clouds that hand out credentials, in networks that are private otherwise.
+_METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
 _IDENTITY = {"Accept-Encoding": "identity", "User-Agent": "autogen-codeact"}
 MAX_SHOWN = 300
 PORTS = {"http": 80, "https": 443}

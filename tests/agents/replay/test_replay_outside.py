@@ -90,9 +90,9 @@ async def test_processes_of_a_block_end_with_the_rebuilding(make: Make, hosts: H
     async with asyncio.timeout(20):
         while len(orders) < 2:  # noqa: ASYNC110 (another thread counts)
             await asyncio.sleep(0.05)
-    before = contents(work)
 
     executor = await make(**allowed(server.port))
+    before = contents(work)  # the end of the first sandbox has brought its last files
     agent = CodeActAgent("actor", executor, model_client=scripted())
     await agent.load_state(state)
     assert await agent.rebuild_session() is not None
