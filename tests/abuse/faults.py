@@ -154,5 +154,3 @@ async def must_cancel(task: asyncio.Future[Any], seconds: float = 4) -> None:
     done, _ = await asyncio.wait({task}, timeout=seconds)
     assert done, f"not cancelled within {seconds} s"
     assert task.cancelled()
-
-
