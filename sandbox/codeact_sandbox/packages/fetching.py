@@ -58,10 +58,6 @@ def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
-# Services of clouds that hand out credentials, in networks that are private otherwise.
-_METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
-
-
 class FetchError(Exception):
     """A file or page can't be had; the message is a sentence that contains no credentials."""
 
