@@ -61,21 +61,12 @@ USAGE = ("steps", "model_calls", "prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True)
-class SandboxSpec:
-    """Which sandboxes there are, as the arguments of `run_batch` say; it can be sent to another process."""
-
-    kind: SandboxKind = "auto"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    concurrency: int = 4
-    max_sandboxes: int | None = None
-
-
-@dataclass(frozen=True)
 class BatchContext:
     """What a backend is started with."""
 
     make_agent: MakeAgent
-    sandboxes: SandboxSpec
+    kind: SandboxKind
+    options: Mapping[str, Any]
     gate: ModelGate
     settings: BatchSettings
     expected: Callable[[], int | None] = lambda: None
@@ -224,10 +215,10 @@ class Worker:
 
     async def start(self, context: BatchContext) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
-        self.context, spec = context, context.sandboxes
-        ready = min(spec.concurrency, MAX_READY)
-        most = spec.max_sandboxes or spec.concurrency + ready
-        options: dict[str, Any] = {"mode": "session", **spec.options, "backend": spec.kind}
+        self.context, settings = context, context.settings
+        ready = min(settings.concurrency, MAX_READY)
+        most = settings.max_sandboxes or settings.concurrency + ready
+        options: dict[str, Any] = {"mode": "session", **context.options, "backend": context.kind}
         # In a thread: to ask an engine takes some milliseconds.
         self._pool = pool = await asyncio.to_thread(
             ExecutorPool,

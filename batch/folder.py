@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -259,9 +258,7 @@ def _as_line(row: Row) -> bytes:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    advice = "give another folder"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        advice = "free some space, and run the same again: it goes on from here"
-    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        advice = "give a folder that can be written"
-    return f"{path} can't be written ({error.strerror or error}): {advice}."
+    return (
+        f"{path} can't be written ({error.strerror or error}): mend that, and run the same again, which goes on from here; "
+        "or give another folder."
+    )

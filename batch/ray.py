@@ -268,12 +268,13 @@ async def _stop(ray: Any, actors: list[Any]) -> None:
 
 
 def _pickled(ray: Any, context: BatchContext, actors: int, share: int) -> bytes:
-    limit = context.sandboxes.max_sandboxes
+    limit = context.settings.max_sandboxes
     if limit is not None and limit < actors:
         raise BatchBackendError(f"max_sandboxes is {limit}, and there are {actors} actors: each needs at least one.")
-    spec = replace(context.sandboxes, concurrency=share, max_sandboxes=limit // actors if limit is not None else None)
+    parts = {"concurrency": share, "max_sandboxes": limit // actors if limit is not None else None}
+    settings = context.settings.model_copy(update=parts)
     try:
-        setup: bytes = ray.cloudpickle.dumps((context.make_agent, spec, context.settings))
+        setup: bytes = ray.cloudpickle.dumps((context.make_agent, context.kind, context.options, settings))
     except Exception as error:
         raise BatchBackendError(
             f"make_agent or an option of the sandboxes can't be sent to the Ray workers: {printable(str(error))}. Let "
@@ -408,9 +409,9 @@ class RayWorker:
             raise RuntimeError(f"node {self._node}: {there}")
         try:
             if self._worker is None:
-                make_agent, spec, settings = await in_thread(pickle.loads, setup)
+                make_agent, kind, options, settings = await in_thread(pickle.loads, setup)
                 worker = Worker()
-                await worker.start(BatchContext(make_agent, spec, LocalGate(settings), settings))
+                await worker.start(BatchContext(make_agent, kind, options, LocalGate(settings), settings))
                 self._worker = worker
         except Exception as error:  # noqa: BLE001 - whatever is missing on this node
             raise RuntimeError(f"node {self._node}: {type(error).__name__}: {error}") from None

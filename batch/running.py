@@ -27,7 +27,6 @@ from autogen_codeact.batch.attempt import (
     BatchContext,
     MakeAgent,
     SandboxKind,
-    SandboxSpec,
     Worker,
     backoff,
     is_retryable,
@@ -169,13 +168,12 @@ def run_batch(
         options = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
         sandbox, sandbox_options = sandbox.backend, options
     few = len(tasks) if isinstance(tasks, Sequence) and not isinstance(tasks, str) else settings.concurrency
-    concurrency = max(1, min(settings.concurrency, few))
-    spec = SandboxSpec(sandbox, sandbox_options, concurrency, settings.max_sandboxes)
+    settings = settings.model_copy(update={"concurrency": max(1, min(settings.concurrency, few))})
     if configuration is None:
-        configuration = describe(make_agent, spec)
+        configuration = describe(make_agent, sandbox, sandbox_options)
     opening = partial(BatchFolder.open, configuration=configuration, accept_changes=accept_changes)
     scheduler = Scheduler(tasks, settings, backend or Worker(), on_event)
-    context = BatchContext(make_agent, spec, scheduler.gate, settings, scheduler.expected)
+    context = BatchContext(make_agent, sandbox, sandbox_options, scheduler.gate, settings, scheduler.expected)
     return Batch(scheduler, scheduler.run(context, Path(out) if out is not None else None, opening))
 
 
@@ -502,15 +500,15 @@ def _close_folder(folder: BatchFolder, ended: bool) -> None:
         folder.close()
 
 
-def describe(make_agent: MakeAgent, spec: SandboxSpec) -> dict[str, Any]:
+def describe(make_agent: MakeAgent, kind: SandboxKind, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the results of a batch depend on, by name."""
     described: dict[str, Any] = {
         "agent": f"{getattr(make_agent, '__module__', '')}.{getattr(make_agent, '__qualname__', make_agent)}",
-        "sandbox": spec.kind,
+        "sandbox": kind,
     }
     with suppress(OSError, TypeError):
         described["source of make_agent"] = _hash(inspect.getsource(make_agent))
-    for name, value in sorted(spec.options.items()):
+    for name, value in sorted(options.items()):
         described[name] = _hash(from_json(to_json(value, fallback=repr)))
     return described
 

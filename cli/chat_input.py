@@ -12,13 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autogen_codeact.cli.chat_agent import sandboxes_of
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.kept_runs import export_run
 from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.output import can_erase, printable, unfiltered
 from autogen_codeact.cli.terminal import Terminal, format_size
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.errors import RunError
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types import filenames
@@ -68,9 +66,6 @@ class Commands:
         self._added = dict.fromkeys(self._added, True)
         return f"{text}\n\n(I have put into the working folder: {names})" if names else text
 
-    def _executors(self) -> list[SandboxCodeExecutor]:
-        return sandboxes_of(self._turns.conversation.target)
-
     async def run(self, text: str) -> bool:
         """Run a command; return whether the chat ends."""
         name, _, rest = ("!", "", text[1:]) if text.startswith("!") else text.partition(" ")
@@ -105,7 +100,7 @@ class Commands:
         self._terminal.field("", _KEYS, indent=0)
 
     async def _files(self, _: str) -> None:
-        for executor in self._executors():
+        for executor in self._turns.sandboxes():
             names = sorted(name for name in await executor.list_files() if not name.startswith("."))
             for name in names[:MAX_FILES]:
                 path = executor.work_dir / name
@@ -123,7 +118,7 @@ class Commands:
         file = _path(name)
         if not file.is_file():
             raise CommandError(f"{file} is {'not a file' if file.exists() else 'not there'}: give the path of a file.")
-        for executor in self._executors():
+        for executor in self._turns.sandboxes():
             await executor.put(file)
         self._added[file.name] = False
         self._terminal.line(
@@ -131,7 +126,7 @@ class Commands:
         )
 
     async def _shell(self, command: str) -> None:
-        for executor in self._executors()[:1] if command else ():
+        for executor in self._turns.sandboxes()[:1] if command else ():
             result = await self._turns.guarded(executor.run(command, "sh"))
             if result is not None:
                 if result.output:
@@ -144,7 +139,7 @@ class Commands:
             raise CommandError(
                 "Which port? /open 8000 prints the address of a server that code has started on port 8000."
             )
-        for executor in self._executors()[:1]:
+        for executor in self._turns.sandboxes()[:1]:
             forward = await self._turns.guarded(executor.forward(int(port)))
             if forward is not None:
                 self._terminal.line(
@@ -161,11 +156,11 @@ class Commands:
             raise CommandError("There is nothing to export: nothing was said yet, or --save none keeps no log.")
         if not name:
             raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
-        kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
         file = _path(name)
-        if file.suffix and file.suffix.lower() not in kinds:
+        kind = file.suffix.lower().removeprefix(".") or "files"
+        if kind not in ("html", "ipynb", "json", "files"):
             raise CommandError("An export ends in .html, .ipynb or .json; a folder for the files has no ending.")
-        await asyncio.to_thread(export_run, path, **{kinds.get(file.suffix.lower(), "files"): file})
+        await asyncio.to_thread(export_run, path, {kind: file})
 
 
 def _path(text: str) -> Path:

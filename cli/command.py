@@ -1,4 +1,4 @@
-"""The classes of the commands: groups of options, help without a type for flags, usage errors of commands with `--json`."""
+"""The classes of the commands: groups of options, and usage errors with `--json`."""
 
 # ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen
 
@@ -33,43 +33,34 @@ class _FlagsWithoutType:
         return params
 
 
-class Command(_FlagsWithoutType, TyperCommand):
-    """A command. With `--json`, wrong options end its output with an error object, too, if it is a command of a run."""
+class _Group(_FlagsWithoutType, TyperGroup):
+    pass
 
-    json_errors = False
+
+class Command(_FlagsWithoutType, TyperCommand):
+    """A command. With `--json`, wrong options end its output with an error object, too."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the options."""
-        as_json = self.json_errors and "--json" in args
+        as_json = "--json" in args
         try:
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
-            if isinstance(text := getattr(error, "message", None), str):
-                hint = ". Put text with spaces in quotes." if "unexpected extra argument" in text else ""
-                error.message = text.removeprefix("Value error, ") + hint  # type: ignore[attr-defined] # of pydantic
+            if "unexpected extra argument" in str(getattr(error, "message", "")):
+                error.message += ". Put text with spaces in quotes."  # type: ignore[attr-defined]
             if as_json and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
                 from autogen_codeact.cli.exit import error_object
                 from autogen_codeact.cli.output import print_json
 
-                print_json(error_object(error, command=self.name or "run"))
+                print_json(error_object(error))
             raise
-
-
-class JsonCommand(Command):
-    """A command of a run."""
-
-    json_errors = True
-
-
-class Group(_FlagsWithoutType, TyperGroup):
-    """A group of commands."""
 
 
 class Application(typer.Typer):
     """A typer application. A parameter of a command that is a dataclass stands for the options in its fields."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(cls=Group, add_completion=False, **options)
+        super().__init__(cls=_Group, add_completion=False, **options)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line; without boxes, whose lines a screen reader would read aloud, where they are not wanted."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
-
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted
 from autogen_codeact.cli.output import print_json
@@ -28,7 +23,7 @@ from codeact_sandbox.backends.docker.image_requests import find_image
 from codeact_sandbox.integrations.command import all_leftovers
 from codeact_sandbox.types import version
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.result import format_duration
+from codeact_sandbox.types.result import CodeFailed, format_duration
 
 if TYPE_CHECKING:
     import docker
@@ -166,11 +161,8 @@ def _check_engine(client: docker.APIClient) -> Check:
     sdk: Any = client
     with engine_errors("asking the engine about itself"):
         versions, info = sdk.version(api_version=False), sdk.info()
-    url = urlsplit(os.environ.get("DOCKER_HOST", ""))
-    address = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()  # without a login
     detail = (
-        f"Docker {versions['Version']} at {address or 'the address that `docker` uses'}, "
-        f"Linux {versions.get('KernelVersion')}, cgroup v{info.get('CgroupVersion', '1')}"
+        f"Docker {versions['Version']}, Linux {versions.get('KernelVersion')}, cgroup v{info.get('CgroupVersion', '1')}"
     )
     return Check("engine", "ok", detail)
 
@@ -197,24 +189,17 @@ async def _check_sandbox(choice: SandboxChoice, report: _Report) -> int:
     try:
         async with started(choice) as executor:
             took = format_duration(time.monotonic() - begun)
-            begun, probed = time.monotonic(), json.loads(await _output(executor, PROBE))
-            block = format_duration(time.monotonic() - begun)
+            result = (await executor.run(PROBE)).check()
+            probed, block = json.loads(result.output), format_duration(result.duration_s)
             detail = f"{choice.kind}, Python {probed['python']}, started in {took}; one block took {block}"
             report.add(Check("sandbox", "ok", detail))
             found = capabilities_of(executor).facts
             limits = Limits(memory=(await found.facts()).memory_bytes) if found is not None else Limits()
             for check in limit_checks(probed, limits, in_docker=choice.kind == "docker"):
                 report.add(check)
-    except (SandboxError, CommandError, ValueError) as error:
+    except (SandboxError, CommandError, CodeFailed, ValueError) as error:
         report.add(Check("sandbox", "lack", "can't be used", str(error)))
     return 0
-
-
-async def _output(executor: CodeExecutor, code: str) -> str:
-    result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
-    if result.exit_code != 0:
-        raise CommandError(f"a test block ended with exit code {result.exit_code}: {result.output.strip()}")
-    return result.output
 
 
 def limit_checks(probed: dict[str, Any], limits: Limits, *, in_docker: bool = True) -> Iterator[Check]:

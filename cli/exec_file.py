@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
+import tokenize
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,8 +21,8 @@ from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.agents.observation import outcome_summary
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.models import parse_json
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.cli.recording import parse_json
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
@@ -69,7 +71,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                 if result.outcome == "timeout":
                     hints.append(f"Hint: a block may take {choice.timeout:g} s. --timeout SECONDS sets another limit.")
                 _show(terminal, name, block, result, hints)
-            if result.exit_code != 0:
+            if result.exit_code != 0 and not block.may_fail:
                 status = status or result.exit_code & 0xFF or 1
                 if not keep_going:
                     if left := len(blocks) - index:
@@ -141,6 +143,7 @@ class CodeInFile:
     script: bool = False  # whether it is all of a script
     cell: int | None = None
     """Number of the notebook's cell, counted from 1 with all its cells; None for another file."""
+    may_fail: bool = False  # whether the cell has the tag "raises-exception"
 
     @property
     def place(self) -> str:
@@ -186,7 +189,13 @@ def _read(file: str) -> str:
             data = Path(file).read_bytes()
     except OSError as error:
         raise CommandError(f"{file} can't be read: {error.strerror}") from error
-    return data.decode("utf-8-sig", "replace")
+    encoding = "utf-8-sig"
+    try:
+        if file.lower().endswith(".py"):
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)  # PEP 263
+        return data.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} is not text in {encoding.removesuffix('-sig')}: {error}") from None
 
 
 def _blocks(text: str, name: str) -> list[CodeInFile]:
@@ -214,13 +223,19 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
 
 def _cells(text: str, name: str) -> list[CodeInFile]:
     try:
-        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in parse_json(text, name)["cells"]]
-    except (KeyError, TypeError):
+        cells = [
+            (cell["cell_type"], "".join(cell["source"]), cell.get("metadata", {}).get("tags", ()))
+            for cell in parse_json(text, name)["cells"]
+        ]
+    except (AttributeError, KeyError, TypeError):
         raise CommandError(
             f"{name} is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"
         ) from None
-    codes = [(number, code) for number, (kind, code) in enumerate(cells, 1) if kind == "code" and code.strip()]
-    return [CodeInFile("python", code, cell=number) for number, code in codes]
+    return [
+        CodeInFile("python", code, cell=number, may_fail="raises-exception" in tags)
+        for number, (kind, code, tags) in enumerate(cells, 1)
+        if kind == "code" and code.strip() and "skip-execution" not in tags
+    ]
 
 
 @contextmanager

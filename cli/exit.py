@@ -139,9 +139,8 @@ if TYPE_CHECKING:
 class LastJsonLine:
     """Prints the last line of `--json` however the command ends; a context manager around the command."""
 
-    def __init__(self, enabled: bool, command: str = "run") -> None:
+    def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
-        self.command = command
         self.advice: str | None = None
         """What to do after an error or a signal, if the run's folder does not say it."""
         self.run: Path | None = None  # the run's folder
@@ -166,11 +165,12 @@ class LastJsonLine:
         elif error is None or isinstance(error, KeyboardInterrupt):
             self.cancelled(signal.SIGINT)
         else:
-            self._print(error_object(error, self.run, self.command, self.advice))
+            self._print(error_object(error, self.run, self.advice))
 
     def finish(self, result: TaskResult) -> None:
         """Keep the result of a run, to be printed at the end."""
-        self.end_with(result_object(result.stop_reason, self.run))
+        end = {"type": "TaskResult", "stop_reason": result.stop_reason, "outcome": "completed"}
+        self.end_with({**end, "run": absolute(self.run)})
 
     def end_with(self, value: dict[str, Any]) -> None:
         """Keep an object, to be printed at the end."""
@@ -193,36 +193,16 @@ class LastJsonLine:
                 print_json(value)
 
 
-def result_object(stop_reason: str | None, run: Path | None) -> dict[str, Any]:
-    """Return the last line of a run that has ended with a result."""
-    return {"type": "TaskResult", "stop_reason": stop_reason, "outcome": "completed", "run": absolute(run)}
-
-
-def error_object(
-    error: BaseException, run: Path | None = None, command: str = "run", advice: str | None = None
-) -> dict[str, Any]:
+def error_object(error: BaseException, run: Path | None = None, advice: str | None = None) -> dict[str, Any]:
     """Return the last line of a command that has failed."""
-    cause = error.__cause__ if _of_model(error) and error.__cause__ is not None else error
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    of_model = str(error).startswith("The run failed.") and error.__cause__ is not None
+    message = error.format_message() if hasattr(error, "format_message") else str(error)  # of click
     details = {
-        "class": type(cause).__name__,
+        "class": type(error.__cause__ if of_model else error).__name__,
         "message": message,
-        "advice": resume_advice(run) or _advice(error, command) or advice,
+        "advice": resume_advice(run) or advice,
     }
     return {"type": "error", "outcome": "failed", "error": details, "run": absolute(run)}
-
-
-def _of_model(error: BaseException) -> bool:
-    return type(error).__name__ == "CommandError" and str(error).startswith("The run failed.")
-
-
-def _advice(error: BaseException, command: str) -> str | None:
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if "SandboxError" in names:
-        return "`codeact doctor` checks this machine"
-    if hasattr(error, "format_message") or ("CommandError" in names and not _of_model(error)):
-        return f"`codeact {command} --help` lists the options"
-    return None
 
 
 def resume_advice(run: Path | None) -> str | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Any, TextIO
+from typing import Any
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 
@@ -137,55 +137,29 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
         print(line if len(line) <= most else f"{line[: most - 1]}…")  # noqa: T201 - it is the output
 
 
-def export_run(
-    path: Path,
-    *,
-    notebook: Path | None = None,
-    page: Path | None = None,
-    json_file: Path | None = None,
-    atif: Path | None = None,
-    files: Path | None = None,
-) -> int:
-    """Write a run to files."""
-    if all(each is None for each in (notebook, page, json_file, atif, files)):
-        raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE, --atif FILE or --files FOLDER.")
+def export_run(path: Path, targets: Mapping[str, Path | None]) -> int:
+    """Write a run to files: "html", "ipynb", "json" or "atif", or "files" of its code in a folder."""
     from autogen_codeact.runs import export_json, export_notebook  # noqa: PLC0415 - `codeact run` needs none of them
     from autogen_codeact.runs.atif import export_atif  # noqa: PLC0415 - as above
     from autogen_codeact.viewer.one_file import write_html  # noqa: PLC0415 - as above
 
+    forms = {"html": write_html, "ipynb": export_notebook, "json": export_json, "atif": export_atif}
+    wanted = {kind: target for kind, target in targets.items() if target is not None}
+    if not wanted:
+        raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE, --atif FILE or --files FOLDER.")
     run = load_run(path)
-    forms = ((notebook, export_notebook), (page, write_html), (json_file, export_json), (atif, export_atif))
-    for target, export in forms:
-        if target is not None:
-            _write(target, run, export)
-    if files is not None:
-        _write_files(run, files)
-    return 0
-
-
-def _write_files(run: Run, folder: Path) -> None:
-    if not kept_files(run):
-        say("the run has kept no files of its code")
-        return
     say_warnings()
-    try:
-        names = export_files(run, folder)
-    except FileExistsError as error:
-        raise CommandError(str(error) if error.errno is None else f"{folder} is not a folder.") from error
-    except OSError as error:
-        raise CommandError(f"{folder} can't be written: {error.strerror}.") from error
-    say(f"wrote {folder} ({format_count(len(names), 'file')})")
-
-
-def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> None:
-    if target.is_dir():
-        raise CommandError(f"{target} is a folder: give the name of a file.")
-    try:
-        with atomic_text_file(target) as file:
-            export(run, file)
-        say(f"wrote {target} ({format_size(target.stat().st_size)})")
-    except OSError as error:
-        raise CommandError(f"{target} can't be written: {error.strerror}.") from error
+    for kind, target in wanted.items():
+        try:
+            if kind == "files":
+                say(f"wrote {target} ({format_count(len(export_files(run, target)), 'file')})")
+                continue
+            with atomic_text_file(target) as file:
+                forms[kind](run, file)
+            say(f"wrote {target} ({format_size(target.stat().st_size)})")
+        except OSError as error:
+            raise CommandError(str(error) if error.errno is None else f"{target}: {error.strerror}.") from error
+    return 0
 
 
 def show_run(path: Path) -> int:
@@ -197,28 +171,19 @@ def show_run(path: Path) -> int:
         event = run.parse(raw, MemoryLimit(4 * MAX_TEXT)) if isinstance(raw, RawEvent) else raw
         finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)
-    say_files(run, store.run_name(path))
     name = store.run_name(path)
-    if finished is None and not run.started.conversation:
-        ended = f"the run was interrupted: `codeact resume {name}` continues it"
-        say("the run is still going on" if store.is_being_written(path) else ended)
-    elif finished is not None and finished.outcome == "waiting":
-        say(str(RunWaiting(path, make_plan(path).open_questions)))
-        return 0
-    elif finished is not None and finished.outcome == "cancelled":
-        say("the run was cancelled")
-    elif finished is not None and finished.error is not None:
-        say(f"The run failed. {finished.error.type}: {finished.error.message}")
+    say_files(run, name)
     if run.started.conversation:
         say(f"`codeact chat --resume {name}` goes on with the conversation")
-    elif finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {name}` continues the run")
+    elif finished is not None and finished.outcome == "waiting":
+        say(str(RunWaiting(path, make_plan(path).open_questions)))
+    elif finished is None and store.is_being_written(path):
+        say("the run is still going on")
+    elif finished is None or finished.outcome != "completed":
+        if finished is not None and finished.error is not None:
+            say(f"The run failed. {finished.error.type}: {finished.error.message}")
+        say(f"the run has not ended: `codeact resume {name}` continues it")
     return 0
-
-
-def _describe(gap: Gap) -> str:
-    where = f"line {gap.line}" if gap.lines <= 1 else f"lines {gap.line} to {gap.line + gap.lines - 1}"
-    return f"gap in the log, {where}: {gap.reason}"
 
 
 class _TextPrinter:
@@ -244,7 +209,7 @@ class _TextPrinter:
             case events.LogStopped():
                 self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")
             case Gap():
-                self._terminal.line(f"[{_describe(event)}]", "yellow")
+                self._terminal.line(f"[gap in the log, line {event.line}: {event.reason}]", "yellow")
 
     def _with_result(self, message: Message) -> Message:
         """Return a message about a result with all of the result: AutoGen keeps the exit code and the output only."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from autogen_codeact.cli.command import Application, JsonCommand
+from autogen_codeact.cli.command import Application, Command
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.mcp import Wrap
@@ -92,7 +92,7 @@ def _exec(
     return run_file(file, sandbox, as_json=as_json, keep_going=keep_going)
 
 
-@app.command("run", cls=JsonCommand)
+@app.command("run")
 def _run(job: RunJob) -> NoReturn:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
@@ -125,13 +125,13 @@ def _chat(job: ChatJob) -> int:
     return run_chat(job)
 
 
-class _BatchCommand(JsonCommand):
+class _BatchCommand(Command):
     """`codeact batch TASKS …`; with `report` as its first argument, another command."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         if args[:1] == ["report"]:
             reporting = Application()
-            reporting.command(cls=JsonCommand)(_report)
+            reporting.command()(_report)
             command: Any = typer.main.get_command(reporting)
             return command.make_context(f"{info_name} report", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
@@ -150,7 +150,7 @@ def _batch(job: BatchJob) -> None:
     """
     from autogen_codeact.cli.exit import LastJsonLine
 
-    with LastJsonLine(job.as_json, "batch") as end:
+    with LastJsonLine(job.as_json) as end:
         from autogen_codeact.cli.batch import run_tasks
 
         raise typer.Exit(run_tasks(job, end))
@@ -193,7 +193,7 @@ def _show(run: RunArgument = "last") -> int:
     return show_run(find_run(run))
 
 
-@app.command("resume", cls=JsonCommand)
+@app.command("resume")
 def _resume(job: ResumeJob) -> NoReturn:
     """Continue a run that was interrupted, at its last completed step."""
     _work("resume_run", job)
@@ -213,7 +213,8 @@ def _export(
     from autogen_codeact.cli.kept_runs import export_run
     from autogen_codeact.runs.store import find_run
 
-    return export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, atif=atif, files=files)
+    targets = {"html": page, "ipynb": notebook, "json": json_file, "atif": atif, "files": files}
+    return export_run(find_run(run), targets)
 
 
 @app.command("view")

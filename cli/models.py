@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from autogen_core import ComponentModel
-from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
+from autogen_core.models import ChatCompletionClient, CreateResult, ModelFamily, ModelInfo, RequestUsage
+from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
 from autogen_codeact.agents.model_calls import DeadlineClient, ModelTimeoutError
@@ -26,7 +29,6 @@ from autogen_codeact.cli.model_choice import (
     server_address,
     without_prefix,
 )
-from autogen_codeact.cli.recording import RecordedModel, parse_answers, parse_json
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.redaction import known_secrets
 from codeact_sandbox.types.filenames import printable
@@ -214,13 +216,71 @@ def _key(choice: ModelChoice, preset: Preset) -> str:
         if choice.base_url is None and choice.api_key_env is None and not preset.needs_key:
             return _NO_KEY
         problem = _no_key(choice.spec, variable, own_server=choice.base_url is not None)
-        if choice.base_url is None and find_preset(choice.spec) is OPENAI and "/" not in choice.spec:
-            problem += " A name without a prefix is a model of OpenAI."
-        elif choice.base_url is None and find_preset(choice.spec) is OPENAI and not choice.spec.startswith("openai/"):
-            problem += (
-                f" A name with another prefix than {', '.join(each.name for each in PRESETS)} is a model of OpenAI."
-            )
+        if choice.base_url is None and preset is OPENAI and not choice.spec.startswith("openai/"):
+            problem += f" A name without a prefix ({', '.join(each.name for each in PRESETS)}) is a model of OpenAI."
         raise CommandError(problem)
     if not (key.isascii() and key.isprintable()):
         raise CommandError(f"The key in {variable} contains characters that no key has. Copy it again.")
     return key
+
+
+_FORM = 'give a JSON list of strings or of {"content": "…", "thought": "…"}'
+_WORDS = re.compile(r"\s*\S+\s*")
+
+
+def parse_json(text: str, name: str, form: str = "") -> Any:
+    """Return what a JSON text contains."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"{name}:{error.lineno} is not JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
+    except (ValueError, RecursionError):
+        problem = f"{name} is nested too deep, or has a number that is too long"
+    raise CommandError(f"{problem}: {form}" if form else problem)
+
+
+class RecordingEnded(RuntimeError):
+    """There were more requests than the recording has answers."""
+
+
+class RecordedModel(ReplayChatCompletionClient):
+    """AutoGen's replay client, with streaming that keeps line breaks and spaces."""
+
+    def __init__(self, answers: Sequence[CreateResult]) -> None:
+        info = ModelInfo(
+            vision=False, function_calling=False, json_output=True, family=ModelFamily.UNKNOWN, structured_output=True
+        )
+        super().__init__(answers, info)
+
+    async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
+        """Return the next answer."""
+        if len(self.create_calls) >= self.provided_message_count:
+            raise RecordingEnded("the recording has no more answers, and one more was requested")
+        return await super().create(*args, **kwargs)
+
+    async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:
+        """Yield the next answer word by word, then as a whole."""
+        answer = await self.create(*args, **kwargs)
+        for word in _WORDS.findall(str(answer.content)):
+            yield word
+        yield answer
+
+
+def parse_answers(text: str, name: str) -> list[CreateResult]:
+    """Read the answers of a recording."""
+    recorded = parse_json(text, name, _FORM)
+    if not (isinstance(recorded, list) and recorded):
+        raise CommandError(f"{name} holds no answers: {_FORM}")
+    return [_to_answer(entry, number, name) for number, entry in enumerate(recorded, 1)]
+
+
+def _to_answer(entry: Any, number: int, name: str) -> CreateResult:
+    fields = entry if isinstance(entry, dict) else {"content": entry if isinstance(entry, str) else None}
+    content, thought = fields.get("content"), fields.get("thought")
+    if isinstance(content, list):
+        content = "\n".join(map(str, content))
+    if not isinstance(content, str):
+        raise CommandError(f"{name}: answer {number} has no text: {_FORM}")
+    usage = RequestUsage(prompt_tokens=0, completion_tokens=len(content.split()))
+    thought = str(thought) if thought is not None else None
+    return CreateResult(finish_reason="stop", content=content, usage=usage, cached=True, thought=thought)

@@ -33,10 +33,10 @@ from autogen_codeact.cli.exit import (
     silence_libraries,
 )
 from autogen_codeact.cli.jobs import NO_LOG, ChatJob, ResumeJob, RunJob
-from autogen_codeact.cli.json_messages import JsonPrinter
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
-from autogen_codeact.cli.progress import STARTING, THINKING, Progress
+from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.progress import STARTING, THINKING, Progress, Watcher
 from autogen_codeact.cli.sandbox import LANGUAGES, check_limits, make_agent, read_limits, started
 from autogen_codeact.cli.sandbox_choice import with_skills
 from autogen_codeact.cli.terminal import Terminal
@@ -52,6 +52,7 @@ from autogen_codeact.teams import FinalWordTermination
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.languages import find_language
+from codeact_sandbox.types.result import Result
 
 EXIT_WAITING = 4  # the run waits for an answer
 
@@ -320,3 +321,52 @@ def say_waiting(waiting: RunWaiting, end: LastJsonLine) -> int:
     else:
         say(str(waiting))
     return EXIT_WAITING
+
+
+class JsonPrinter:
+    """Prints the messages of a run, those about results of code with its files and displays.
+
+    Args:
+        files_stay: Whether the files are still there after the run.
+    """
+
+    def __init__(self, *, files_stay: bool) -> None:
+        self.watcher = _Results()  # an observer for `executor.attach(observers=[…])`
+        self._files_stay = files_stay
+
+    def show(self, message: Message) -> None:
+        """Print a message."""
+        value = dict(message.dump())
+        if value["type"] == "CodeExecutionEvent" or "exit_code" in value.get("metadata", {}):
+            results, self.watcher.results = self.watcher.results, []
+            if isinstance(result := getattr(message, "result", None), Result):
+                results = [result]  # of a run that is continued, too
+            value["artifacts"] = [
+                {
+                    "name": file.name,
+                    "size": file.size,
+                    "path": absolute(file.path) if self._files_stay else None,
+                    "note": file.note,
+                }
+                for result in results
+                for file in result.artifacts
+            ]
+            value["displays"] = [
+                {
+                    "name": display.name,
+                    "types": list(display.data),
+                    "path": absolute(display.path) if self._files_stay else None,
+                }
+                for result in results
+                for display in result.displays
+            ]
+        print_json(value)
+
+
+class _Results(Watcher):
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+
+    def block_finished(self, event: Any) -> None:
+        if event.result is not None:
+            self.results.append(event.result)

@@ -22,8 +22,7 @@ def read_in_every_way(folder: Path, out: Path) -> None:
     """Read a run as each command does."""
 
     def export(**formats: Path) -> int:
-        nothing = dict.fromkeys(("notebook", "page", "json_file", "files"))
-        return export_run(folder, **(nothing | formats))
+        return export_run(folder, formats)
 
     def view() -> None:
         steps = RunSteps(folder)
@@ -36,9 +35,9 @@ def read_in_every_way(folder: Path, out: Path) -> None:
 
     ways: dict[str, Callable[[], object]] = {
         "show": lambda: show_run(folder),
-        "export --html": lambda: export(page=out / "page"),
-        "export --ipynb": lambda: export(notebook=out / "notebook"),
-        "export --json": lambda: export(json_file=out / "json"),
+        "export --html": lambda: export(html=out / "page"),
+        "export --ipynb": lambda: export(ipynb=out / "notebook"),
+        "export --json": lambda: export(json=out / "json"),
         "export --files": lambda: export(files=out / "files"),
         "resume": lambda: make_plan(folder),
         "runs": lambda: print_runs(folder, as_json=False),

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task
-from autogen_codeact.batch.attempt import AttemptWork, BatchContext, SandboxSpec, Worker
+from autogen_codeact.batch.attempt import AttemptWork, BatchContext, Worker
 from autogen_codeact.batch.errors import AttemptError
 from autogen_codeact.batch.ray import Piece, RemoteAttempt
 from autogen_codeact.batch.settings import LocalGate
@@ -27,9 +27,8 @@ def make_agent(executor: CodeExecutor) -> CodeActAgent:
 
 @pytest.fixture
 async def context() -> AsyncIterator[Any]:
-    settings, worker = BatchSettings(), Worker()
-    spec = SandboxSpec("bubblewrap", concurrency=1, max_sandboxes=1)
-    await worker.start(BatchContext(make_agent, spec, LocalGate(settings), settings))
+    settings, worker = BatchSettings(concurrency=1, max_sandboxes=1), Worker()
+    await worker.start(BatchContext(make_agent, "bubblewrap", {}, LocalGate(settings), settings))
     yield worker
     await worker.stop()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from autogen_core.models import AssistantMessage, UserMessage
 
-from autogen_codeact.cli.batch_input import _Recording
+from autogen_codeact.cli.batch import _Recording
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact
 from tests.openai_server import Reply

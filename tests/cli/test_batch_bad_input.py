@@ -84,11 +84,7 @@ def test_missing_key_is_an_error(model, tmp_path):
 def test_usage_error_with_json_ends_with_an_error_object(tmp_path):
     done = codeact("batch", write_tasks(tmp_path, 1), "--model", "x", "--json")
     (only,) = done.objects
-    assert (done.status, only["type"], only["error"]["advice"]) == (
-        2,
-        "error",
-        "`codeact batch --help` lists the options",
-    )
+    assert (done.status, only["type"], only["error"]["class"]) == (2, "error", "MissingParameter")
 
 
 def test_folder_of_another_batch_is_refused(model, tmp_path):
@@ -127,7 +123,6 @@ def test_read_only_folder_is_an_error(model, tmp_path):
         done = model.run(tasks, tmp_path / "disk" / "out")
     assert done.status == 2
     assert "Read-only file system" in done.err
-    assert "give a folder that can be written" in done.err
 
 
 def test_full_disk_ends_the_batch_and_it_goes_on_with_more_space(model, tmp_path):

@@ -8,7 +8,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core.models import RequestUsage
 
 from autogen_codeact.agents.budget import Prices
-from autogen_codeact.cli.batch_input import read_settings
+from autogen_codeact.cli.batch import read_settings
 from autogen_codeact.cli.jobs import AgentChoice, BatchJob
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice, secrets_in

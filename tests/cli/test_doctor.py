@@ -30,7 +30,7 @@ def test_complete_machine_passes_all_checks(docker_engine):
     assert list(found) == ["engine", "image", "bubblewrap", "sandbox", *LIMITS]
     del found["bubblewrap"]  # depends on this machine
     assert {name: check["status"] for name, check in found.items() if check["status"] != "ok"} == {}
-    assert f"Docker {docker_engine} at " in found["engine"]["detail"]
+    assert f"Docker {docker_engine}, Linux " in found["engine"]["detail"]
     assert found["image"]["detail"].startswith(f"{DEFAULT_IMAGE} (")
     assert found["limits"]["detail"] == f"at most {Limits().memory_bytes:,} bytes and 256 processes"
     assert found["privileges"]["detail"].startswith("uid 65534, no capabilities, no_new_privs, seccomp mode 2")

@@ -214,6 +214,30 @@ def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
     ]
 
 
+def test_tags_of_cells_are_kept(tmp_path):
+    tagged = [("1/0", "raises-exception"), ("print('skipped')", "skip-execution"), ("print('went', 'on')", "other")]
+    cells = [{"cell_type": "code", "source": source, "metadata": {"tags": [tag]}} for source, tag in tagged]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
+    done = in_bubblewrap("exec", "a.ipynb", cwd=tmp_path)
+    assert (done.status, "went on" in done.out, "skipped" in done.out) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "out", "err"),
+    [
+        (b"# coding: latin-1\nprint('caf\xe9', len('\xe9'))", 0, "caf\xe9 1", ""),
+        (b"\xef\xbb\xbfprint('caf\xc3\xa9')", 0, "caf\xe9", ""),
+        (b"print('caf\xe9')", 2, "", "codeact: a.py is not text in utf-8: "),
+        (b"# coding: nothing\n", 2, "", "codeact: a.py is not text in utf-8: "),
+    ],
+    ids=["latin-1", "mark", "invalid", "unknown"],
+)
+def test_encoding_of_a_script(tmp_path, data, status, out, err):
+    (tmp_path / "a.py").write_bytes(data)
+    done = in_bubblewrap("exec", "a.py", cwd=tmp_path)
+    assert (done.status, out in done.out, done.err.startswith(err)) == (status, True, True)
+
+
 def test_script_or_notebook_without_code_is_status_2(tmp_path_factory):
     for name, text, complaint in [
         ("a.py", " \n", "no code blocks to run.\n"),
@@ -277,7 +301,7 @@ def test_file_without_code_to_run_is_status_2(tmp_path_factory):
 
 
 def test_file_of_another_kind_is_read_as_markdown(tmp_path):
-    for name, data in (("binary.md", bytes(range(256)) * 100), ("a.js", b"console.log(1)\n"), ("sales.csv", b"a,b\n")):
+    for name, data in (("a.js", b"console.log(1)\n"), ("sales.csv", b"a,b\n")):
         (tmp_path / name).write_bytes(data)
         done = in_bubblewrap("exec", name, cwd=tmp_path)
         assert done.status == 2

@@ -70,33 +70,29 @@ def test_the_executor_of_a_team_has_them_too(schema, tmp_path):
     assert [each["name"] for each in message["artifacts"]] == ["a.txt"]
 
 
-USAGE = "`codeact run --help` lists the options"
-
-
 @pytest.mark.usefixtures("bubblewrap")
 @pytest.mark.parametrize(
-    ("options", "env", "kind", "words", "advice"),
+    ("options", "env", "kind", "words"),
     [
-        (["--timeout", "x"], {}, "BadParameter", "Invalid value for '--timeout': ", USAGE),
-        (["--none"], {}, "NoSuchOption", "No such option: --none", USAGE),
-        (["--team", "--act"], {}, "CommandError", "--act and --team can't be combined: choose one.", USAGE),
-        (["--option", "memory=x"], {}, "CommandError", "'x' is not a size", USAGE),
-        (["--model", "gpt-4o"], {}, "CommandError", "There is no key for gpt-4o", USAGE),
+        (["--timeout", "x"], {}, "BadParameter", "Invalid value for '--timeout': "),
+        (["--none"], {}, "NoSuchOption", "No such option: --none"),
+        (["--team", "--act"], {}, "CommandError", "--act and --team can't be combined: choose one."),
+        (["--option", "memory=x"], {}, "CommandError", "'x' is not a size"),
+        (["--model", "gpt-4o"], {}, "CommandError", "There is no key for gpt-4o"),
         (
             ["--sandbox", "docker"],
             {"DOCKER_HOST": "unix:///nowhere/docker.sock"},
             "SandboxUnavailable",
             "No Docker engine at unix:///nowhere/docker.sock",
-            "`codeact doctor` checks this machine",
         ),
     ],
     ids=["value", "option", "combination", "size", "key", "sandbox"],
 )
-def test_what_fails_before_the_run_is_an_error_object(schema, tmp_path, options, env, kind, words, advice):
+def test_what_fails_before_the_run_is_an_error_object(schema, tmp_path, options, env, kind, words):
     done = run(tmp_path, *options, env=env)
     assert done.status == 2
     end = check(schema, done)
-    assert (end["outcome"], end["error"]["class"], end["error"]["advice"]) == ("failed", kind, advice)
+    assert (end["outcome"], end["error"]["class"], end["error"]["advice"]) == ("failed", kind, None)
     assert words in end["error"]["message"]
 
 

@@ -198,7 +198,7 @@ def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(run
     assert done.out.startswith("== Task ==\n")
     assert "[gap in the log, line 3: the line is damaged: it is not JSON]\n" in done.out
     assert done.out.endswith("[gap in the log, line 8: the last line is incomplete]\n")
-    assert done.err == (f"codeact: the run was interrupted: `codeact resume {runs}/cut` continues it\n")
+    assert done.err == (f"codeact: the run has not ended: `codeact resume {runs}/cut` continues it\n")
     terminal = on_terminal("show", runs / "cut")
     assert "\x1b[2J" not in done.out + terminal
 
@@ -244,17 +244,11 @@ def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
     missing = tmp_path / "none" / "run.json"
     for options, words in (
         ([], "Say what to write: --html FILE, --ipynb FILE, --json FILE, --atif FILE or --files FOLDER."),
-        (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
-        (["--json", missing], f"{missing} can't be written: No such file or directory."),
+        (["--json", tmp_path], f"{tmp_path}: Is a directory."),
+        (["--json", missing], f"{missing}: No such file or directory."),
     ):
         done = codeact("export", runs / "whole", *options)
         assert (done.status, done.out, done.err) == (2, "", f"codeact: {words}\n")
-
-
-def test_export_of_a_run_without_files_makes_no_folder(runs, tmp_path):
-    done = codeact("export", runs / "whole", "--files", tmp_path / "made")
-    assert (done.status, done.out, done.err) == (0, "", "codeact: the run has kept no files of its code\n")
-    assert not (tmp_path / "made").exists()
 
 
 NAME = r"\d{8}-\d{6}-what-is-6-7-[0-9a-f]{4}"
