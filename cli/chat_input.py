@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.kept_runs import export_run
@@ -20,9 +20,6 @@ from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.runs.errors import RunError
 from codeact_sandbox import SandboxError
 from codeact_sandbox.types import filenames
-
-if TYPE_CHECKING:
-    from autogen_codeact.cli.chat import Turns
 
 try:
     from prompt_toolkit import PromptSession
@@ -55,7 +52,7 @@ _KEYS = (
 class Commands:
     """Runs commands."""
 
-    def __init__(self, turns: Turns, terminal: Terminal) -> None:
+    def __init__(self, turns: Any, terminal: Terminal) -> None:
         self._turns, self._terminal = turns, terminal
         self._added: dict[str, bool] = {}
         """Names of files, and whether a message has told the model of them."""

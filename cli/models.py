@@ -165,6 +165,11 @@ def _component(name: str) -> ChatCompletionClient:
     except CommandError:
         raise
     except Exception as error:  # whatever the constructor of a client raises
+        if str(error) == "Invalid component class":
+            provider = fields["provider"]
+            raise CommandError(
+                f"{name} names {provider}, which is not a ChatCompletionClient: give the full name of one."
+            ) from error
         raise CommandError(f"{name} can't be loaded: {describe_error(error, ModelChoice(name))}") from error
     return loaded
 

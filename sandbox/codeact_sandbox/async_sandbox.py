@@ -311,8 +311,9 @@ class AsyncSandbox:
                     client.when_ended(reasons.append)
                 elif end_session and branch is None and not client.blocks.running:
                     await self._end_session(client)
-                await client.stop()
         finally:
+            if client is not None:
+                await client.stop()
             await self._folder.close(keep=keep_folder)
             if client is not None:
                 error = str(reasons[0]) if reasons else None

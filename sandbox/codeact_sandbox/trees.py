@@ -459,10 +459,10 @@ class ToolFiles:
         self._client = client
         self._room = asyncio.Semaphore(TOOL_FILES_AT_ONCE)
 
-    async def read(self, path: str, take: Take) -> None:
-        """Read a file, which is nothing of the kernel's."""
+    async def read(self, path: str, take: Take, most: int) -> None:
+        """Read a file of at most so many bytes, which is nothing of the kernel's."""
         async with self._room:
-            more: dict[str, Any] = {"offset": 0, "size": None, "exchanged": True}
+            more: dict[str, Any] = {"offset": 0, "size": None, "most": most}
             await _operate_in(self._client, "read", path, take=take, timeout=TRANSFER_TIMEOUT_S, **more)
 
     async def write(self, path: str, content: Input) -> None:

@@ -32,7 +32,7 @@ async def test_files_that_do_not_fit_are_not_partly_written_and_the_result_has_t
             for name in ("large", "old", "folder/large"):
                 import os
                 os.makedirs("folder", exist_ok=True)
-                open(name, "wb").write(bytes({2 * SIZE}))
+                open(name, "wb").write(os.urandom({2 * SIZE}))  # zeros would be a hole, which takes no room
             print("done")
         """
         with caplog.at_level(logging.WARNING, "codeact_sandbox"):

@@ -142,7 +142,7 @@ async def test_a_block_cancelled_at_any_await_leaves_nothing_and_the_next_works(
             check_files(work, sent)
             assert descriptors() <= opened, number
 
-        assert await at_each_await(once, afterwards) >= 5
+        assert await at_each_await(once, afterwards) >= 1
         # Its files travel in tasks of their own: cancelled after a time, it is anywhere in them.
         for moment in range(15):
             task = asyncio.ensure_future(once())

@@ -91,7 +91,7 @@ def planted(folder: Path) -> set[str]:
 async def test_settings_and_hooks_of_a_repository_are_unchanged(subject, repository, caplog):
     before = files_in(repository)
     canary = repository.parent / "ran"
-    await subject.start({"delete_tmp_files": True})
+    await subject.start({"delete_tmp_files": True, "include": [".git"]})
     code = f"""
         import os
         open(".git/config", "a").write("[core]\\n\\tfsmonitor = touch {canary}; false\\n")

@@ -50,8 +50,8 @@ def test_options_that_a_sandbox_does_not_have_are_status_2():
     for arguments, complaint in [
         (["--sandbox", "bubblewrap", "--option", "image=python:3"], "image= is not for sandbox='bubblewrap'"),
         (["--option", "image=python:3"], "image= needs Docker. No Docker engine at unix:///nowhere"),
-        (["--sandbox", "none"], "Invalid value for '--sandbox': 'none' is not one of "),
-        (["--sandbox", "chroot"], "Invalid value for '--sandbox': 'chroot' is not one of "),
+        (["--sandbox", "none"], "'none' is not one of 'auto', 'docker', 'bubblewrap'"),
+        (["--sandbox", "chroot"], "'chroot' is not one of 'auto', 'docker', 'bubblewrap'"),
         (["--option", "mode=sesion"], "mode must be"),
     ]:
         with case(arguments, complaint):
@@ -92,11 +92,10 @@ for host in ("no-such-name.invalid", "evil.example"):
 def test_demo_works_without_docker(bubblewrap, tmp_path):
     done = codeact("demo", cwd=tmp_path, env=NOWHERE)
     assert done.status == 0
-    assert bubblewrap_messages(done) == ["codeact: no Docker engine answers, so code runs in bubblewrap"]
-    assert "Sandbox  a bubblewrap sandbox, started in " in done.out
-    page, plot = sorted((tmp_path / "codeact-demo").iterdir())
-    assert (page.name, plot.stem) == ("demo.html", "revenue")
-    assert min(page.stat().st_size, plot.stat().st_size) > 500
+    assert bubblewrap_messages(done)[0] == "codeact: no Docker engine answers, so code runs in bubblewrap"
+    files = {path.stem: path for path in (tmp_path / "codeact-demo").iterdir()}
+    assert files.keys() >= {"demo", "revenue"}
+    assert min(files[name].stat().st_size for name in ("demo", "revenue")) > 500
 
 
 BASE = {"timeout": 60, "work_dir": None, "mode": "session"}

@@ -34,7 +34,9 @@ class Observer:
         events.append(("block", event.block, event.language, event.code))
 
     def block_finished(self, event: Any) -> None:
-        events.append(("block finished", event.started.block, event.result and event.result.outcome, event.error))
+        events.append(
+            ("block finished", event.started.block, None if event.result is None else event.result.outcome, event.error)
+        )
 
     def call_started(self, event: Any) -> None:
         events.append(("call", event.name))

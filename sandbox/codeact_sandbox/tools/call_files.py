@@ -21,8 +21,8 @@ from codeact_sandbox.types.paths import WORKSPACE
 class SandboxFiles(Protocol):
     """Reads and writes files of a sandbox with the rights of its code."""
 
-    async def read(self, path: str, take: Callable[[bytes], Awaitable[object]]) -> None:
-        """Read a file, and pass its content on in pieces."""
+    async def read(self, path: str, take: Callable[[bytes], Awaitable[object]], most: int) -> None:
+        """Read a file of at most so many bytes, and pass its content on in pieces."""
 
     async def write(self, path: str, content: bytes | AsyncGenerator[bytes]) -> None:
         """Write a file."""
@@ -82,7 +82,7 @@ class CallFiles:
             self.take(len(piece))
             content.extend(piece)
 
-        await self._sandbox.read(_checked(path), take)
+        await self._sandbox.read(_checked(path), take, self._budget.limit - self._budget.used)
         return bytes(content)
 
     async def fetch(self, path: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class CallFiles:
             self.take(len(piece))
             await in_thread(_append, target, piece, content)
 
-        await self._sandbox.read(path, take)
+        await self._sandbox.read(path, take, self._budget.limit - self._budget.used)
         self._copies[path] = target, {"sha256": content.hexdigest(), "bytes": target.stat().st_size}
         return target
 

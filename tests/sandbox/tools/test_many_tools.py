@@ -8,6 +8,8 @@ import pytest
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import TASK, system_message
+from autogen_codeact.agents.text import shorten
+from autogen_codeact.agents.tool_prompt import MAX_NAMES_CHARS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from codeact_sandbox import AsyncSandbox, HostTool, ToolAnswer, ToolApproval, ToolApprovalRequest, ToolSource
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
@@ -124,10 +126,9 @@ async def test_an_agent_is_told_some_names_and_finds_the_others() -> None:
         agent = CodeActAgent("a", executor, model_client=client, tools=servers, describe_environment=False)
         await agent.run(task="Go.")
     first, *_, shown = client.create_calls[1]["messages"]
-    names = [
-        ", ".join(f"{group}.work_{number}" for number in range(count)) for group, count in (("crm", 46), ("wiki", 43))
-    ]
-    described = f"- crm: crm.find, {names[0]} and 154 more\n- wiki: {names[1]} and 157 more"
+    crm, wiki = (", ".join(f"{group}.work_{number}" for number in range(200)) for group in ("crm", "wiki"))
+    room = MAX_NAMES_CHARS // 2
+    described = f"- crm: {shorten(f'crm.find, {crm}', room)}\n- wiki: {shorten(wiki, room)}"
     assert first.content == system_message(TASK, style="markdown", languages=["python", "sh", "bash"]).replace(
         "\n\nWhen the task is done", f"\n\n{MANY}{described}\n\nWhen the task is done"
     )

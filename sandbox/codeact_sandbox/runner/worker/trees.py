@@ -202,10 +202,13 @@ def _problem(path):
     return 0
 
 
-def read(target, path, offset, size, exchanged=False):
+def read(target, path, offset, size, most=None):
     with _open(path) as file:
-        if exchanged and os.readlink("/proc/self/fd/%d" % file.fileno()).startswith(SYSTEM_FOLDERS):
+        # With `most` it is for a host tool.
+        if most is not None and os.readlink("/proc/self/fd/%d" % file.fileno()).startswith(SYSTEM_FOLDERS):
             raise OSError(errno.EPERM, "files of /dev, /proc and /sys can't be passed to host tools", path)
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, "it is too large: at most %d bytes can be passed now" % most, path)
         file.seek(offset)
         while size is None or size > 0:
             data = file.read(CHUNK if size is None else min(CHUNK, size))
