@@ -63,7 +63,7 @@ def plain(text: str) -> str:
     """What is left without colours, which nobody but rich writes; there must be nothing in it that is not printable."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     # The line about what is happening: a spinner and words of our own, which are erased before anything else is written.
-    text = re.sub("(?:\r\x1b\\[2K[\u2800-\u28ff] [a-z0-9 ]+)+\r\x1b\\[2K", "", text)
+    text = re.sub("(?:\r\x1b\\[2K[\u2800-\u28ff] [a-z0-9, ]+)+\r\x1b\\[2K", "", text)
     assert [char for char in text if not (char.isprintable() or char in "\n\t\xa0\u3000")] == []
     return text
 
