@@ -1,7 +1,6 @@
 """`codeact resume`, also of a run that waits for answers."""
 
 import json
-import re
 
 import pytest
 from autogen_agentchat.messages import TextMessage
@@ -27,10 +26,9 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
         again = codeact("resume", folder, env=key)
     assert failed.status == 2
     assert "out of order" in failed.err
-    assert re.search(
-        rf"\ncodeact: The run failed\. .*\ncodeact: `codeact resume {re.escape(str(folder))}` continues the run\n$",
-        failed.err,
-    )
+    *_, reason, hint = failed.err.splitlines()
+    assert reason.startswith("codeact: The run failed. BadRequestError: ")
+    assert hint == f"codeact: `codeact resume {folder}` continues the run"
     assert (without_key.status, without_key.err) == (
         2,
         "codeact: There is no key for gpt-4o: set OPENAI_API_KEY, or name another variable with --api-key-env.\n",
