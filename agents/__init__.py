@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 from codeact_sandbox.lazy import lazy_names
 
+if __name__ == "agents":
+    raise ImportError("import autogen_codeact.agents")
+
 if TYPE_CHECKING:
     from autogen_codeact.agents.approval import ApprovalFuncType as ApprovalFuncType
     from autogen_codeact.agents.approval import ApprovalRequest as ApprovalRequest

@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.version import __version__ as __version__
 from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
     from codeact_sandbox import AsyncSandbox as AsyncSandbox
     from codeact_sandbox import Sandbox as Sandbox
 
+
+__version__ = "0.2.0"  # as in codeact_sandbox/types/version.py
 
 _NAMES = {
     "autogen_codeact.agents": "CodeActAgent CodeExecutorAgent",

@@ -49,8 +49,9 @@ def statements(name: str) -> int:
 
 
 def folder_of(name: str) -> str:
-    """Return the folder that a file counts for: the one at the top, or the one in the package of the sandbox."""
-    return "/".join(Path(name).parent.parts[: 3 if name.startswith("sandbox/") else 1])
+    """Return the folder that a file counts for: the one at the top, or the one in a package."""
+    depth = {"sandbox": 3, "autogen_codeact": 2}.get(name.partition("/")[0], 1)
+    return "/".join(Path(name).parent.parts[:depth])
 
 
 def main(arguments: list[str]) -> int:

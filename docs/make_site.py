@@ -21,17 +21,12 @@ CONFIG = ROOT / "zensical.toml"
 COPIED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 COPIED["samples/README.md"] = "samples.md"
 PACKAGES = {
-    "sandbox": {"codeact_sandbox": "sandbox/codeact_sandbox"},
-    "agents": {"autogen_codeact.agents": "agents", "autogen_codeact.teams": "teams"},
-    "executors": {"autogen_codeact.executors": "executors"},
-    "runs": {
-        "autogen_codeact.runs": "runs",
-        "autogen_codeact.batch": "batch",
-        "autogen_codeact.viewer": "viewer",
-        "autogen_codeact.telemetry": "telemetry",
-    },
+    "sandbox": ["codeact_sandbox"],
+    "agents": ["autogen_codeact.agents", "autogen_codeact.teams"],
+    "executors": ["autogen_codeact.executors"],
+    "runs": ["autogen_codeact.runs", "autogen_codeact.batch", "autogen_codeact.viewer", "autogen_codeact.telemetry"],
 }
-"""The pages of the reference: packages, and where their sources are."""
+"""The pages of the reference, and their packages."""
 FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")
 
@@ -90,11 +85,11 @@ def page_of_site(source: str, repository: str) -> str:
     return "".join([*parts, prose(text[end:])])
 
 
-def reference(name: str, packages: dict[str, str]) -> str:
+def reference(name: str, packages: list[str]) -> str:
     """Return a page of the reference: each public name, where it is defined."""
     lines = [f"# Reference: {name}\n"]
-    for package, folder in packages.items():
-        tree = ast.parse((ROOT / folder / "__init__.py").read_text(encoding="utf-8"))
+    for package in packages:
+        tree = tree_of(package)
         # Names are imported in `if TYPE_CHECKING`, or defined here and listed.
         blocks = [node.body for node in tree.body if isinstance(node, ast.If)]
         imports = [node for block in blocks for node in block if isinstance(node, ast.ImportFrom)]
@@ -109,16 +104,18 @@ def reference(name: str, packages: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def tree_of(module: str) -> ast.Module:
+    """Parse the source of a module or package."""
+    path = (ROOT / "sandbox" if module.startswith("codeact_sandbox") else ROOT) / module.replace(".", "/")
+    source = path.with_suffix(".py")
+    return ast.parse((source if source.exists() else path / "__init__.py").read_text(encoding="utf-8"))
+
+
 def entry(name: str, home: str, package: str) -> str:
     """Return what the reference says about a public name: its docstring, or which package it is from."""
     if home.startswith("codeact_sandbox") and package != "codeact_sandbox":
         return f"`{name}`: see [`codeact_sandbox`](sandbox.md).\n"
-    path = (
-        home.replace("codeact_sandbox", "sandbox/codeact_sandbox", 1).removeprefix("autogen_codeact.").replace(".", "/")
-    )
-    source = ROOT / f"{path}.py"
-    body = ast.parse((source if source.exists() else ROOT / path / "__init__.py").read_text(encoding="utf-8")).body
-    for node in body:
+    for node in tree_of(home).body:
         if isinstance(node, ast.ImportFrom) and name in [alias.asname or alias.name for alias in node.names]:
             return (
                 entry(name, str(node.module), package)

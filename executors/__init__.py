@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 from codeact_sandbox.lazy import lazy_names
 
+if __name__ == "executors":
+    raise ImportError("import autogen_codeact.executors")
+
 if TYPE_CHECKING:
     from autogen_codeact.executors.bubblewrap import (
         BubblewrapCommandLineCodeExecutor as BubblewrapCommandLineCodeExecutor,

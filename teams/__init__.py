@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING
 
 from codeact_sandbox.lazy import lazy_names
 
+if __name__ == "teams":
+    raise ImportError("import autogen_codeact.teams")
+
 if TYPE_CHECKING:
     from autogen_codeact.agents.budget import Budget as Budget
     from autogen_codeact.teams.factory import coder_executor_team as coder_executor_team

@@ -11,7 +11,11 @@ from tests.cases import case
 
 def for_type_checkers(source: Path) -> dict[str, str]:
     """The names that are imported where a type checker looks, and the module that each is from."""
-    (block,) = (node for node in ast.parse(source.read_text()).body if isinstance(node, ast.If))
+    (block,) = (
+        node
+        for node in ast.parse(source.read_text()).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
     return {
         alias.name: node.module
         for node in block.body

@@ -58,12 +58,14 @@ def test_modules_of_backends_files_and_tools_import_neither_autogen_nor_the_dock
 
 
 def source_files() -> list[Path]:
-    return sorted(path for layer in LAYERS if (ROOT / layer).is_dir() for path in (ROOT / layer).rglob("*.py"))
+    ours = ROOT / "autogen_codeact"
+    found = [path for name in LAYERS[1:] for path in (ours / name).rglob("*.py")] + [ours / "telemetry.py"]
+    return sorted([*found, *(ROOT / "sandbox").rglob("*.py")])
 
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
-    own = parts[1:] if parts[0] == "sandbox" else ("autogen_codeact", *parts)
+    own = parts[1:] if parts[0] == "sandbox" else parts
     return ".".join(own[:-1] if own[-1] == "__init__" else own)
 
 
@@ -84,7 +86,8 @@ def test_imports_between_our_packages_point_down() -> None:
     upward: dict[str, set[str]] = {}
     known = {module_name(path) for path in source_files()}
     for path in source_files():
-        layer = path.relative_to(ROOT).parts[0]
+        parts = module_name(path).split(".")
+        layer = "sandbox" if parts[0] == "codeact_sandbox" else parts[1]
         for name in imported_by(path, known):
             parts = name.split(".")
             imported = "sandbox" if parts[0] == "codeact_sandbox" else parts[1] if len(parts) > 1 else ""

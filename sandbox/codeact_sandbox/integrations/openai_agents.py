@@ -17,11 +17,11 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
+from agents import ToolOutputImage, ToolOutputText, function_tool
 from agents.sandbox import Capability, ExecResult, ExposedPortEndpoint, Manifest, errors, resolve_snapshot
 from agents.sandbox.session import BaseSandboxClient, BaseSandboxSession, SandboxSession, SandboxSessionState
 from agents.sandbox.session.workspace_payloads import coerce_write_payload
 
-from agents import ToolOutputImage, ToolOutputText, function_tool
 from codeact_sandbox import AsyncSandbox, SandboxError, SandboxNotStarted, Unsupported, trees
 from codeact_sandbox.integrations.answers import answer_of
 

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from agents import ModelSettings, OpenAIChatCompletionsModel, RunConfig, Runner, RunState, function_tool
 from agents.items import ToolCallOutputItem
 from agents.sandbox import LocalSnapshotSpec, Manifest, SandboxAgent, SandboxRunConfig, errors
 from agents.sandbox.capabilities import Filesystem, Shell
@@ -18,7 +19,6 @@ from openai import AsyncOpenAI
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
 from scripted import FIGURE, call, price, run_program, sandboxes, tool_results, wait_until
 
-from agents import ModelSettings, OpenAIChatCompletionsModel, RunConfig, Runner, RunState, function_tool
 from codeact_sandbox import Unsupported
 from codeact_sandbox.integrations.openai_agents import CodeactClient, RunCode
 

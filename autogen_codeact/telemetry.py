@@ -25,9 +25,9 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
+from autogen_codeact import __version__
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.teams.parts import executors_of, wrap_models
-from autogen_codeact.version import __version__
 from codeact_sandbox.protocols import ObservedExecutor, implements
 from codeact_sandbox.types import observers
 from codeact_sandbox.types.result import Result

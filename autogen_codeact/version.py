@@ -1,1 +1,0 @@
-../sandbox/codeact_sandbox/types/version.py
