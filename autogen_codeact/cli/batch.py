@@ -61,10 +61,7 @@ def run_tasks(job: BatchJob, end: LastJsonLine) -> int:
     silence_libraries()
     with batch_display.BatchDisplay(live=not (end.enabled and sys.stdout.isatty()), plain=not end.enabled) as display:
         running = _Running(job, settings, end, display)
-        try:
-            return run_until_interrupted(running.run(), end.cancelled, on_interrupt=running.finish)
-        finally:
-            batch_display.discard_unwritable()
+        return run_until_interrupted(running.run(), end.cancelled, on_interrupt=running.finish)
 
 
 class _Running:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +17,7 @@ from autogen_codeact.cli.terminal import Terminal
 from codeact_sandbox.types.text import format_count, format_percent
 
 INTERVAL_S = 0.25  # seconds between two drawings, however many tasks end
-LINE_S = 60.0  # without a terminal: seconds between two lines
+LINE_S = 10.0  # without a terminal: seconds between two lines
 MAX_FAILURES = 50  # failed attempts that get a line; the others are counted
 MAX_LINE = 300
 _OUTCOMES = ("completed", "stopped", "waiting", "failed", "invalid")
@@ -168,15 +165,3 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
         yield f"tokens: {summary.prompt_tokens:,} read, {summary.completion_tokens:,} written{cost}"
     if summary.errors:
         yield "errors: " + ", ".join(f"{name} {each:,}" for name, each in summary.errors.items())
-
-
-def discard_unwritable() -> None:
-    """Have the interpreter not complain when it ends that output can't be written because its reader or terminal is gone."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with suppress(OSError, ValueError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)

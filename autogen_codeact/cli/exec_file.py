@@ -20,7 +20,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.agents.observation import outcome_summary
-from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import CommandError, in_options, run_until_interrupted, say
 from autogen_codeact.cli.models import parse_json
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import started
@@ -125,7 +125,7 @@ def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[s
 
 def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionResult, hints: list[str]) -> None:
     for remark in [*remarks(result), *hints]:
-        terminal.line(remark, "yellow")
+        terminal.line(in_options(remark), "yellow")
     position = ""
     if result.error is not None and result.error.line is not None:
         position = f", at {block.position(name, result.error.line)}"
@@ -202,10 +202,14 @@ def _blocks(text: str, name: str) -> list[CodeInFile]:
     """Return the blocks of a markdown file that can be run, and print why each of the others is skipped."""
     found = extract_code_blocks(text)
     for block in found:
-        if not block.complete:
-            raise CommandError(
-                f"{name}: the block whose code begins at line {block.line} is never closed, so nothing was run. Close it."
-            )
+        if block.complete:
+            continue
+        if block.fence and block.end == len(text):
+            say(f"{name}:{block.line}: the block is never closed, so it ends with the file")
+            continue
+        raise CommandError(
+            f"{name}: the block whose code begins at line {block.line} is never closed, so nothing was run. Close it."
+        )
     chosen = []
     for block in found:
         if not block.language:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import re
 import signal
 import sys
 import warnings
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from autogen_codeact.cli.output import clear_status, guard_streams, print_json
+from autogen_codeact.cli.output import clear_status, discard_unwritable, guard_streams, print_json
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -24,6 +26,35 @@ _EXPECTED = frozenset({"CommandError", "BatchError", "RunError", "LogLocked", "S
 """Errors whose message says what to do. By name: to import them takes a second."""
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
 """Beginnings of warnings of AutoGen's OpenAI client that need no action."""
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_FLAGS = {
+    "allow_domains": "--allow-domain",
+    "allow_pip": "--allow-pip",
+    "data": "--data",
+    "environment": "--env",
+    "exclude": "--exclude",
+    "include": "--include",
+    "packages": "--package",
+    "secrets": "--secret",
+    "skills": "--skills",
+    "timeout": "--timeout",
+    "work_dir": "--work-dir",
+}
+_CALL = re.compile(r"^\w+\(([a-z_]+)=…\)")
+_ARGUMENT = re.compile(r"""(?<![\w/.'"-])(?:--option )?([a-z_]+)=(?![\w'"(\[{…])""")
+_NAME = re.compile(r"""(?<![\w/.'"-])(work_dir|allow_domains|allow_pip)\b(?![=/])""")
+
+
+def in_options(text: str) -> str:
+    """Return a message of the library with options of the command line in the place of arguments of Python."""
+
+    def option(match: re.Match[str]) -> str:
+        return _FLAGS.get(match[1], f"--option {match[1]}")
+
+    def argument(match: re.Match[str]) -> str:
+        return _FLAGS.get(match[1], f"--option {match[1]}=")
+
+    return _NAME.sub(option, _ARGUMENT.sub(argument, _CALL.sub(option, text)))
 
 
 class CommandError(Exception):
@@ -52,7 +83,7 @@ def say(line: str) -> None:
 
 class _LogPrinter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
+        say(in_options(record.getMessage()))
 
 
 _printer = _LogPrinter(logging.WARNING)
@@ -77,15 +108,24 @@ def clean_exit() -> Iterator[None]:
     """Turn expected errors into a message and an exit status; escape unprintable output."""
     guard_streams()
     try:
-        yield
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except KeyboardInterrupt as error:
         say("interrupted")
         raise typer.Exit(EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED) from None
     except Exception as error:
-        if not _EXPECTED.intersection(kind.__name__ for kind in type(error).__mro__):
+        message = str(error)
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+            message = f"the output can't be written: {error.strerror}"
+        elif not _EXPECTED.intersection(kind.__name__ for kind in type(error).__mro__):
             raise
-        say("\ncodeact: ".join([str(error), *getattr(error, "__notes__", ())]))
+        say(in_options("\ncodeact: ".join([message, *getattr(error, "__notes__", ())])))
         raise typer.Exit(EXIT_ERROR) from None
+    finally:
+        discard_unwritable()
 
 
 def run_until_interrupted(

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TextIO
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -72,7 +72,7 @@ def guard_streams() -> None:
     """Escape all unprintable text on standard output and standard error from now on."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if not isinstance(stream, PrintableStream):
+        if stream is not None and not isinstance(stream, PrintableStream):
             setattr(sys, name, PrintableStream(stream))
 
 
@@ -80,3 +80,15 @@ def print_json(value: object) -> None:
     """Write a line of JSON in plain ASCII to standard output."""
     # The `json` module does not escape U+007F.
     print(json.dumps(value).replace("\x7f", "\\u007f"), flush=True)  # noqa: T201 - it is the output
+
+
+def discard_unwritable() -> None:
+    """Have the interpreter not complain when it ends that output can't be written because its reader or terminal is gone."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)

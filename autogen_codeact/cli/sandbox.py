@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +20,8 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.pool import choose_executor
 from autogen_codeact.teams import Team, coder_executor_team
+from codeact_sandbox import SandboxUnavailable
+from codeact_sandbox.backends.docker.engine import EngineFailure, classify, connect
 
 LANGUAGES = ("python", "sh", "bash")  # run by default, with and without --act
 
@@ -33,7 +36,7 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
         # The folder is the user's: what the code made belongs there, the code itself does not.
         executor = await choose_executor(choice.kind, delete_tmp_files=True, **choice.options())
         if choice.kind == "auto" and isinstance(executor, BubblewrapCommandLineCodeExecutor):
-            say("no Docker engine answers, so code runs in bubblewrap")
+            say(await asyncio.to_thread(_why_bubblewrap))
         await executor.start()
     except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error
@@ -41,6 +44,15 @@ async def started(choice: SandboxChoice) -> AsyncIterator[SandboxCodeExecutor]:
         yield executor
     finally:
         await executor.stop()
+
+
+def _why_bubblewrap() -> str:
+    try:
+        connect().close()
+    except SandboxUnavailable as error:
+        if classify(error) is EngineFailure.NO_PERMISSION:
+            return f"code runs in bubblewrap. {error}"
+    return "no Docker engine answers, so code runs in bubblewrap"
 
 
 class Limits(Budget):

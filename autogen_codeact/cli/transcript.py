@@ -19,6 +19,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
+from autogen_codeact.cli.exit import in_options
 from autogen_codeact.cli.terminal import AnswerPrinter, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.filenames import printable
@@ -206,7 +207,7 @@ class Transcript:
             terminal.heading(title, "cyan")
             terminal.line(shorten(apply_carriage_returns(output).strip("\n").rstrip()) or "(no output)")
         for note in notes:
-            terminal.line(note, "yellow")
+            terminal.line(in_options(note), "yellow")
         terminal.line(f"{ended}\n", "green" if result.exit_code == 0 else "red")
 
     def _count(self, message: Message) -> None:

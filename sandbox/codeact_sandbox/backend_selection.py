@@ -17,7 +17,7 @@ from codeact_sandbox.host.protocol import RunnerSettings
 from codeact_sandbox.types import environment
 from codeact_sandbox.types.allowed_domains import Policy
 from codeact_sandbox.types.errors import SandboxUnavailable
-from codeact_sandbox.types.limits import parse_size
+from codeact_sandbox.types.limits import machine_memory, parse_size
 from codeact_sandbox.types.option_parsing import only_for_bubblewrap
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions, SandboxOptions
 from codeact_sandbox.types.paths import NO_INDEX, WORKSPACE
@@ -58,7 +58,7 @@ def make_client(
     assert isinstance(options, BubblewrapOptions)
     from codeact_sandbox.backends.bubblewrap.launcher import BubblewrapLauncher
 
-    name, limits = f"codeact-{uuid.uuid4().hex[:12]}", options.limits.resolved()
+    name, limits = f"codeact-{uuid.uuid4().hex[:12]}", options.limits.resolved(machine_memory())
     settings = replace(
         settings,
         output_limit=limits.output,

@@ -2,11 +2,22 @@
 
 import json
 import signal
+import subprocess
 
 import pytest
 
 from tests.cases import case
-from tests.cli.support import code, codeact, containers_of, in_bubblewrap, on_terminal, start, wait_until
+from tests.cli.support import (
+    COMMAND,
+    code,
+    codeact,
+    containers_of,
+    environment,
+    in_bubblewrap,
+    on_terminal,
+    start,
+    wait_until,
+)
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "bubblewrap")
 
@@ -290,7 +301,7 @@ def test_file_without_code_to_run_is_status_2(tmp_path_factory):
         ("only words\n", "no code blocks to run"),
         ("", "no code blocks to run"),
         ("```\nx\n```\n", "no code blocks to run"),
-        ("```sh\necho ran > ran.txt\n```\n```python\nprint(1)\n", "line 5 is never closed, so nothing was run"),
+        ("```sh\necho ran > ran.txt\n\n```python\nprint(1)\n```\n", "line 2 is never closed, so nothing was run"),
     ]:
         with case(text, complaint):
             tmp_path = tmp_path_factory.mktemp("case")
@@ -298,6 +309,25 @@ def test_file_without_code_to_run_is_status_2(tmp_path_factory):
             assert (done.status, done.out) == (2, "")
             assert complaint in done.err
             assert list(tmp_path.iterdir()) == []
+
+
+def test_last_block_that_is_not_closed_ends_with_the_file():
+    done = in_bubblewrap("exec", "-", stdin=f"{code('x = 6')}\nThen:\n```python\nprint(x * 7)\n")
+    assert (done.status, done.out.count("42")) == (0, 1)
+    assert "codeact: standard input:6: the block is never closed, so it ends with the file\n" in done.err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_can_not_be_written_is_one_line(options, page):
+    command = [COMMAND, "exec", page, "--sandbox", "bubblewrap", *options]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, cwd=page.parent, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.endswith("codeact: the output can't be written: No space left on device\n")
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
 
 
 def test_file_of_another_kind_is_read_as_markdown(tmp_path):
@@ -321,7 +351,9 @@ def test_invalid_options_are_status_2():
     for options, complaint in [
         (["--timeout", "0"], "Input should be greater than or equal to"),
         (["--option", "image=No Name"], "'No Name' is not the name of an image"),
-        (["--work-dir", __file__], "The work_dir"),
+        (["--work-dir", __file__], "The --work-dir"),
+        (["--work-dir", "/proc"], "/proc can't be used: no file can be created there. Use another folder."),
+        (["--option", "cpus=abc"], "codeact: --option cpus: must be a number"),
     ]:
         with case(options, complaint):
             done = codeact("exec", "-", *options, stdin=code("print(1)"))

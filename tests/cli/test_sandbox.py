@@ -140,7 +140,7 @@ def test_options_become_arguments():
             ["--option", "network=on"],
             "network='on' is not a Docker network: give 'none', 'bridge' (which reaches the internet)",
         ),
-        (["--package", "six", "--sandbox", "bubblewrap"], "packages= is not for sandbox='bubblewrap'"),
+        (["--package", "six", "--sandbox", "bubblewrap"], "--package is not for sandbox='bubblewrap'"),
         (
             ["--option", 'limits={"memory": "1g"'],
             "limits='{\"memory\": \"1g\"' is not valid JSON: Expecting ',' delimiter",

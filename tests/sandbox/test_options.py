@@ -209,3 +209,11 @@ def test_an_engine_elsewhere_is_asked_once() -> None:
     assert asked == ["info"]
     local: Any = SimpleNamespace(base_url="http+docker://localhost", info=info)
     assert engine.memory_of(local, "docker of another test") is None
+
+
+def test_more_memory_than_the_machine_has_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    limits = Limits(memory="101g")
+    assert limits.resolved(100 * 1024**3) == limits
+    assert caplog.messages == [
+        "memory=101g is more than the machine's 102400 MiB, so nothing limits the memory of code"
+    ]

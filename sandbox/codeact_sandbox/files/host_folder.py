@@ -21,7 +21,7 @@ CHUNK_BYTES = 256 * 1024
 IGNORE_FILE = ".gitignore"
 MAX_IGNORE_BYTES = 64 * 1024
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-USE_MOUNT = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
+USE_MOUNT = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written"
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
@@ -43,7 +43,10 @@ class HostFolder:
                 raise file_error(errno.ENOENT, task, _NOT_CREATED) from None
         trial = PART_PREFIX + secrets.token_hex(8)
         with self.opened([], "write to") as folder, explained(f"The work_dir {self.root} can't be written"):
-            os.close(os.open(trial, CREATE_FLAGS, 0o600, dir_fd=folder))
+            try:
+                os.close(os.open(trial, CREATE_FLAGS, 0o600, dir_fd=folder))
+            except FileNotFoundError:
+                raise file_error(errno.ENOENT, task, _TAKES_NO_FILES) from None
             os.unlink(trial, dir_fd=folder)
 
     @contextmanager
@@ -185,6 +188,7 @@ _IN_PRIVATE = "it is in a folder that keeps the log of a run or this package's o
 _DISK_FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 _FORBIDDEN = "this user has no permission. Change the owner or mode, or use another work_dir."
 _NOT_CREATED = "it does not exist and can't be created there. Use another folder."
+_TAKES_NO_FILES = "no file can be created there. Use another folder."
 _NO_FOLDER = "a symbolic link or a file is where a folder should be. Use another name, or remove it."
 _REPLACED = (
     "the work_dir was replaced by another folder or a symbolic link after the start. Restart the executor to use it."
@@ -269,7 +273,7 @@ class Scan:
     def _stop(self) -> None:
         self.complete = False
         text = f"holds more than {self.max_files} files, or {2 * self.max_files} files and folders; the rest is not sent, and"
-        self.skip(".", f"{text} nothing is stored in it. {USE_MOUNT}", limit=True)
+        self.skip(".", f"{text} nothing is stored in it. {USE_MOUNT}.", limit=True)
 
     def _entry(
         self,

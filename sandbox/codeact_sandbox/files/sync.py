@@ -132,8 +132,8 @@ def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
     error = SandboxFileError(
         f"the files of work_dir do not fit into the sandbox: {len(files):,} files need {needed:,} bytes, and its workspace "
         f"has {room:,} bytes for at most {limits.files:,} files and folders. Give it more with "
-        f"limits=Limits(workspace='{needed // 1024**2 + 16}m', files=...), within its memory={limits.memory!r} (--option "
-        f"workspace={needed // 1024**2 + 16}m on the command line), show large files with data= (--data), or mount the "
+        f"limits=Limits(workspace='{needed // 1024**2 + 16}m', files=...), within its memory={limits.memory!r} "
+        f"(--option workspace={needed // 1024**2 + 16}m on the command line), show large files with data=, or mount the "
         "folder with bind_dir="
     )
     error.errno = errno.ENOSPC

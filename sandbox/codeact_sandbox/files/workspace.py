@@ -380,9 +380,9 @@ class Workspace:
             status = scan.files[name]
             if status.st_size > quota.max_file_bytes:
                 sizes = f"has {status.st_size:,} bytes; at most {quota.max_file_bytes:,} are sent."
-                scan.skip(name, f"{sizes} upload() sends it once, {USE_MOUNT}", limit=True)
+                scan.skip(name, f"{sizes} {USE_MOUNT}; in Python, upload() sends it once.", limit=True)
             elif total + status.st_size > quota.max_total_bytes:
-                reason = f"would bring all files together over {quota.max_total_bytes} bytes. {USE_MOUNT}"
+                reason = f"would bring all files together over {quota.max_total_bytes} bytes. {USE_MOUNT}."
                 scan.skip(name, reason, limit=True)
             elif (problem := self._problem(name, status)) is not None:
                 scan.skip(name, problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from codeact_sandbox.types.keyword_model import KeywordModel
+
+logger = logging.getLogger("codeact_sandbox")
 
 # Bytes of a frame between the host and a sandbox.
 MAX_PAYLOAD = 8 * 1024 * 1024
@@ -104,6 +107,13 @@ Size = Annotated[str | int, AfterValidator(_check_size)]
 Memory = Annotated[str | int | None, AfterValidator(_check_memory)]
 
 
+@cache
+def _warn_beyond(memory: str | int, machine: int) -> None:
+    logger.warning(
+        "memory=%s is more than the machine's %d MiB, so nothing limits the memory of code", memory, machine >> 20
+    )
+
+
 def _share(most: int, memory: str | int) -> int:
     # Three such folders may be full, and there is still memory for the code that can empty them.
     return min(most, parse_size(memory) // 4)
@@ -153,6 +163,8 @@ class Limits(KeywordModel):
 
     def resolved(self, machine: int | None = None) -> Self:
         if self.memory is not None:
+            if machine is not None and parse_size(self.memory) > machine:
+                _warn_beyond(self.memory, machine)
             return self
         given = self.model_dump(exclude_defaults=True)
         return type(self)(**{**given, "memory": default_memory(machine or machine_memory())})

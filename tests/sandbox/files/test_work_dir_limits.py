@@ -38,8 +38,8 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
     sparse(tmp_path / "large.csv", 120 * MIB)
     (tmp_path / "link").symlink_to("large.csv")
     note = (
-        "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, "
-        "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
+        "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. data= shows it "
+        "in /data without copying it, and bind_dir= mounts a folder that can be written; in Python, upload() sends it once."
     )
     async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
         result = await run(executor, "open('large.csv')")
@@ -60,7 +60,7 @@ async def test_files_that_do_not_fit_fail_the_start_with_sizes_and_the_option(ki
     text = (
         "the files of work_dir do not fit into the sandbox: 3 files need 9,437,184 bytes, and its workspace has 8,388,608 "
         "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='25m', files=...), within its "
-        "memory='1g' (--option workspace=25m on the command line), show large files with data= (--data), "
+        "memory='1g' (--option workspace=25m on the command line), show large files with data=, "
         "or mount the folder with bind_dir="
     )
     with pytest.raises(SandboxFileError) as caught:

@@ -103,10 +103,10 @@ class TestOutgoing:
         for name, size in {"a": 10, "b": 11, "c": 10, "d": 6, "e": 5}.items():
             (root / name).write_bytes(b"x" * size)
         assert names(workspace.outgoing()) == ["a", "c", "e"]
-        mount = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
+        mount = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written"
         assert workspace.skipped == [
-            Skipped("b", f"has 11 bytes; at most 10 are sent. upload() sends it once, {mount}", limit=True),
-            Skipped("d", f"would bring all files together over 25 bytes. {mount}", limit=True),
+            Skipped("b", f"has 11 bytes; at most 10 are sent. {mount}; in Python, upload() sends it once.", limit=True),
+            Skipped("d", f"would bring all files together over 25 bytes. {mount}.", limit=True),
         ]
 
     def test_too_many_files_are_refused(self, root: Path):

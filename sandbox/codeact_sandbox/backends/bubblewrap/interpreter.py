@@ -87,7 +87,7 @@ def find_interpreter(requested: str | None, user: HostUser) -> Interpreter:
                 return found
             note = (
                 f"the sandbox runs {path}, without the packages of this program's Python ({problems[0]}); to have them, install "
-                "that Python where every user can read it, or name another one with python= (--option python=PATH)"
+                "that Python where every user can read it, or name another one with python="
             )
             return replace(found, note=note)
         problems.append(f"{candidate}: {found}")

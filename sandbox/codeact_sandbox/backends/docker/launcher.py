@@ -39,7 +39,7 @@ from codeact_sandbox.backends.seccomp import docker_profile, profile_path
 from codeact_sandbox.files.data import data_sources
 from codeact_sandbox.host.waiting import Completion
 from codeact_sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
-from codeact_sandbox.types.limits import parse_size
+from codeact_sandbox.types.limits import machine_memory, parse_size
 from codeact_sandbox.types.options import DockerOptions
 from codeact_sandbox.types.paths import ENVIRONMENT, PACKAGES, WORKSPACE
 from codeact_sandbox.types.protected_names import ProtectedNames
@@ -102,7 +102,7 @@ class DockerLauncher:
         client = self._client = connect(self._engine)
         sources = data_sources(self._options)
         if self._limits.memory is None:
-            self._limits = self._limits.resolved(memory_of(client, self.engine))
+            self._limits = self._limits.resolved(memory_of(client, self.engine) or machine_memory())
         image = self._resolve(client, self._cancelled)
         managed = self._needs_managed_network(client, image)
         stream = None
