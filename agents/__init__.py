@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from codeact_sandbox.lazy import lazy_names
 
 if __name__ == "agents":
-    raise ImportError("import autogen_codeact.agents")
+    raise ModuleNotFoundError(f"No module named {__name__!r}", name=__name__)
 
 if TYPE_CHECKING:
     from autogen_codeact.agents.approval import ApprovalFuncType as ApprovalFuncType

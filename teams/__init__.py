@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from codeact_sandbox.lazy import lazy_names
 
 if __name__ == "teams":
-    raise ImportError("import autogen_codeact.teams")
+    raise ModuleNotFoundError(f"No module named {__name__!r}", name=__name__)
 
 if TYPE_CHECKING:
     from autogen_codeact.agents.budget import Budget as Budget
