@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from PIL import Image, PngImagePlugin
@@ -76,12 +77,9 @@ async def test_a_file_that_is_swapped_after_the_question_is_not_sent(subject: Su
 # Case M5.
 @one_kind
 async def test_the_same_table_is_the_same_question_and_another_one_is_not(subject: Subject) -> None:
-    pandas = pytest.importorskip("pandas")
-
-    def rows(table: pandas.DataFrame) -> int:  # type: ignore[name-defined]
+    def rows(table: pandas.DataFrame) -> int:
         return len(table)
 
-    rows.__annotations__["table"] = pandas.DataFrame
     approve = Approver()
     await subject.start({"tools": [rows], "approve_tool": approve, "timeout": 40}, memory="512m")
     code = """
