@@ -63,11 +63,3 @@ async def test_an_agent_ends_at_its_cost_and_says_so() -> None:
     )
     config = agent.dump_component().config
     assert config["budget"] == {"max_cost": 0.5, "prices": PRICES.model_dump()}
-
-
-def test_an_agent_needs_prices_for_a_cost() -> None:
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    with pytest.raises(
-        ValueError, match=r"^max_cost needs prices: .* or install the extra prices, with which Prices.known"
-    ):
-        CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient(["x"]), budget=Budget(max_cost=1))

@@ -1,6 +1,5 @@
 """What agents do with an executor of a third party: all that its methods allow, whatever its class."""
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +12,6 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.capabilities import Capabilities, capabilities_of
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.teams import coder_executor_team
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 
@@ -92,26 +90,6 @@ async def test_third_party_session_gets_tools_output_and_final_answer(third_part
     assert "def buy(name: str) -> int:" in str(received_by(client)[0][0].content)
 
 
-async def test_third_party_session_is_rebuilt_from_a_saved_state(third_party: ThirdPartyExecutor) -> None:
-    shop = Shop()
-    client = scripted(python("price = buy('tea')"), "Bought.")
-    agent = CodeActAgent("actor", third_party, model_client=client, tools=[shop.buy])
-    await agent.run(task="Buy tea.")
-    state = json.loads(json.dumps(await agent.save_state()))
-    assert [entry["code"] for entry in state["journal"]["entries"]] == ["price = buy('tea')\n"]
-
-    async with ThirdPartyExecutor("session") as other:
-        client = scripted(python("print(price)"), "It was 41.")
-        heir = CodeActAgent("actor", other, model_client=client, tools=[shop.buy])
-        await heir.load_state(state)
-        replayed = await heir.rebuild_session()
-        assert replayed is not None
-        assert replayed.same
-        await heir.run(task="What was the price?")
-    assert received_by(client)[1][-1].content == "41\n"
-    assert shop.sold == 1
-
-
 async def test_third_party_executor_without_a_session_is_refused_only_by_codeact(bubblewrap: None) -> None:
     shop = Shop()
     async with ThirdPartyExecutor("process") as executor:
@@ -121,10 +99,3 @@ async def test_third_party_executor_without_a_session_is_refused_only_by_codeact
         result = await runner.run(task=python("print(buy('tea'))"))
         assert result.messages[-1].to_text() == "41\n"
         assert (await runner.save_state())["journal"] is None
-
-
-def test_tools_of_a_third_party_executor_are_shown_to_the_coder() -> None:
-    shop = Shop()
-    team = coder_executor_team(scripted(), ThirdPartyExecutor("process"), tools=[shop.buy])
-    coder = team.participants[0]
-    assert "def buy(name: str) -> int:" in coder._system_messages[0].content  # type: ignore[union-attr]

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
-from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
+from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import UserMessage
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.executors.tools.adapters import run_cancellable
 from tests.agents.support import FAILS, SYSTEM, WORKS, decision, received_by, scripted
 
 pytestmark = pytest.mark.filterwarnings(
@@ -109,41 +108,5 @@ async def test_closing_the_stream_early_restores_the_conversation(executor: Exec
     assert await agent.model_context.get_messages() == []
 
 
-async def test_cancellation_counts_even_if_the_call_swallows_it() -> None:
-    async def stubborn() -> CodeResult:
-        try:
-            await asyncio.sleep(30)
-        except asyncio.CancelledError:
-            return CodeResult(125, "Cancelled")
-        raise AssertionError
-
-    token = CancellationToken()
-    waiting = asyncio.create_task(run_cancellable(stubborn(), token))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-
-    token.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run_cancellable(stubborn(), token)
-
-
 def user(words: str) -> TextMessage:
     return TextMessage(content=words, source="user")
-
-
-async def test_result_of_the_executor_is_not_changed(executor: Executor) -> None:
-    made = CodeResult(exit_code=1, output="")
-
-    class Same(Executor):
-        async def execute_code_blocks(self, code_blocks: Any, cancellation_token: Any) -> CodeResult:
-            return made
-
-    agent = CodeExecutorAgent("coder", Same(), model_client=scripted(WORKS, "hm"))
-    result = await agent.run(task="first")
-
-    event = result.messages[2]
-    assert isinstance(event, CodeExecutionEvent)
-    assert event.result is made
-    assert made == CodeResult(exit_code=1, output="")

@@ -102,23 +102,6 @@ async def test_final_answer_converts_values_to_json(session: SandboxCodeExecutor
     assert result.messages[-1].to_text() == '{"p": {"x": 1, "y": [2, 3]}, "d": "2026-01-02", "f": "1/3", "4": [5]}'
 
 
-async def test_two_agents_share_a_session_and_each_gets_its_answers(session: SandboxCodeExecutor) -> None:
-    one = CodeActAgent("one", session, model_client=scripted(python("x = 1\nfinal_answer(x)")), tools=[add])
-    two = CodeActAgent("two", session, model_client=scripted(python("final_answer(add(x, 1))")))
-    assert (await one.run(task="One.")).messages[-1].to_text() == "1"
-    assert (await two.run(task="Two.")).messages[-1].to_text() == "2"
-
-
-async def test_tools_come_back_after_the_session_was_lost(session: SandboxCodeExecutor) -> None:
-    client = scripted(python("x = add(1, 2)"), python("print(add(2, 3))"), "5.")
-    agent = CodeActAgent("actor", session, model_client=client, tools=[add])
-    client_two = scripted(python("final_answer(add(3, 4))"))
-    await agent.run(task="Go.")
-    await session.restart()
-    agent._model_client = client_two
-    assert (await agent.run(task="Again.")).messages[-1].to_text() == "7"
-
-
 async def test_the_answer_needs_no_approval_of_tools(bubblewrap: None) -> None:
     async def refuse(request: Any) -> ToolApproval:
         return ToolApproval(False, "not today")

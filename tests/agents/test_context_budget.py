@@ -16,10 +16,9 @@ from autogen_core.models import LLMMessage, SystemMessage, UserMessage
 from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.agents.conversation import LATEST, ContextBudget, Conversation, size_of
 from autogen_codeact.agents.observation import as_message
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
+from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import Artifact
 from tests.agents.codeact import from_agent, model, python, user
@@ -162,15 +161,6 @@ def test_budget_that_is_too_small_is_refused(executor: Any) -> None:
     for budget in [0, -1, 19_999]:
         with case(budget), pytest.raises(ValueError, match=r"^context_budget must be at least 20,000 characters, not "):
             CodeExecutorAgent("coder", executor, model_client=scripted(), context_budget=budget)
-
-
-def test_budget_is_in_the_configuration(bubblewrap: None) -> None:
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    agent = CodeActAgent("actor", executor, model_client=scripted(), context_budget=50_000)
-    config = agent.dump_component().config
-    assert CodeActAgent.load_component(agent.dump_component())._context_budget == 50_000
-    del config["context_budget"]  # as in configurations of earlier versions
-    assert CodeActAgentConfig.model_validate(config).context_budget == 400_000
 
 
 async def test_autogens_own_contexts_work(session: SandboxCodeExecutor) -> None:

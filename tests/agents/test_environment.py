@@ -11,7 +11,7 @@ import pytest
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.config import CodeActAgentConfig
-from autogen_codeact.agents.environment import MAX_CHARS, describe_environment, size
+from autogen_codeact.agents.environment import MAX_CHARS, describe_environment
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import facts as facts_module
@@ -111,24 +111,6 @@ def test_long_and_hostile_names_are_cut_and_made_printable() -> None:
     assert "\x1b" not in text
     assert '- Files in /workspace, the working directory: "0?- Network: all?[31mxxx' in text
     assert text.endswith(" more")
-
-
-def test_thirty_files_are_named_if_their_names_are_short() -> None:
-    files = SandboxFiles(tuple((f"{number:02}.csv", number) for number in range(30)), 31)
-    text = describe_environment(replace(ASKED, files=files))
-    assert text.endswith("29.csv (29 bytes) and 1 more")
-
-
-def test_sizes_have_units() -> None:
-    for count, text in [
-        (0, "0 bytes"),
-        (1023, "1023 bytes"),
-        (1536, "1.5 KiB"),
-        (10**7, "9.5 MiB"),
-        (2**60, "1048576 TiB"),
-    ]:
-        with case(count, text):
-            assert size(count) == text
 
 
 # Asking the sandbox
@@ -252,14 +234,3 @@ async def test_asking_changes_nothing_in_the_session(session: SandboxCodeExecuto
     assert (await session.sandbox.run("1 / 0")).output.startswith(
         'Traceback (most recent call last):\n  File "<block 2>"'
     )
-
-
-def test_project_of_a_requirement_is_found() -> None:
-    for requirement, name in [
-        ("Pillow>=10", "pillow"),
-        ("scikit_learn", "scikit-learn"),
-        ("httpx[http2]==0.27", "httpx"),
-        ("wheels/my_tool-1.0-py3-none-any.whl", "my-tool"),
-    ]:
-        with case(requirement, name):
-            assert facts_module._project(requirement) == name

@@ -1,10 +1,5 @@
 """Blocks out of text: what models write, what CommonMark says, and what must not break it."""
 
-import html
-import json
-import re
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -238,51 +233,6 @@ def test_labels_that_are_not_run_are_in_the_form_that_blocks_carry() -> None:
 
 
 # CommonMark
-
-DEVIATIONS = {
-    132: ("code left of its fence keeps its own indentation, which is meaning in Python", ["aaa\n  aaa\naaa\n"]),
-    134: ("models indent fences by four columns and more", ["aaa\n"]),
-    147: ("an unlabelled block that runs into a labelled fence was never closed", ["", ""]),
-    161: ("HTML hides no fence: models open tags and write code under them", ["int x = 33;\n"]),
-}
-INCOMPLETE = {
-    126: "the text ends",
-    127: "the text ends",
-    128: "the quote ends",
-    137: "the fence that follows is indented too far",
-    139: "what follows is no fence",
-    147: "see DEVIATIONS",
-    237: "the quote ends, and the text ends",
-}
-
-
-def expected_by_the_specification(example: dict[str, str]) -> list[str]:
-    """The contents in the example's HTML; markdown-it-py tells which of them are fences and not indented code."""
-    kinds = [t.type for t in REFERENCE.parse(example["markdown"]) if t.type in ("fence", "code_block")]
-    contents = re.findall(r"<pre><code[^>]*>(.*?)</code></pre>", example["html"], re.DOTALL)
-    if "fence" not in kinds:
-        return []
-    assert len(kinds) == len(contents), "the reference and the specification disagree"
-    return [html.unescape(text) for kind, text in zip(kinds, contents, strict=True) if kind == "fence"]
-
-
-def test_commonmark_examples_come_out_as_specified(shared_data: Path) -> None:
-    examples = json.loads((shared_data / "commonmark/commonmark.json").read_text(encoding="utf-8"))
-    differing, incomplete, with_fences = {}, set(), 0
-    for example in examples:
-        blocks = extract_code_blocks(example["markdown"])
-        contents, expected = [b.code for b in blocks], expected_by_the_specification(example)
-        with_fences += bool(expected)
-        if contents != expected:
-            differing[example["example"]] = contents
-        if not all(b.complete for b in blocks):
-            incomplete.add(example["example"])
-    assert len(examples) == 652
-    assert sum(e["section"] == "Fenced code blocks" for e in examples) == 29
-    assert with_fences == 35
-    assert differing == {number: contents for number, (_, contents) in DEVIATIONS.items()}
-    assert incomplete == set(INCOMPLETE)
-
 
 # Properties
 

@@ -6,28 +6,19 @@ from functools import partial
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.conditions import HandoffTermination, TextMentionTermination
+from autogen_agentchat.conditions import TextMentionTermination
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent, HandoffMessage, TextMessage
 from autogen_agentchat.teams import Swarm
-from autogen_core import FunctionCall
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import (
     AssistantMessage,
-    CreateResult,
-    FunctionExecutionResult,
-    FunctionExecutionResultMessage,
     LLMMessage,
-    ModelInfo,
-    RequestUsage,
     UserMessage,
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.agents.answer import Transfer
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -95,15 +86,6 @@ async def test_a_transfer_counts_also_if_its_block_breaks_the_sandbox(session: S
     assert isinstance(result.messages[-1], HandoffMessage)
     assert result.messages[-1].content == "Now."
     assert [each.outcome for each in results(result.messages)] == ["crashed"]
-
-
-async def test_transfer_comes_again_from_the_record_of_its_block(session: SandboxCodeExecutor) -> None:
-    """As in a run that is continued after its process has ended."""
-    agent = actor(session, python("transfer_to_bob('one')"), python("1 / 0"), "No.")
-    first = results((await agent.run(task="Go.")).messages)[0]
-    failed = results((await agent.run(task="Go.")).messages)[0]
-    assert (await agent._runner.restore_from_record(first)).answer == Transfer("transfer_to_bob", "bob", "one")
-    assert (await agent._runner.restore_from_record(failed)).answer is None
 
 
 @pytest.mark.parametrize(
@@ -230,16 +212,6 @@ def test_config_keeps_handoffs_also_from_untrusted_text(bubblewrap: None) -> Non
     assert loaded.dump_component().model_dump_json() == safe.dump_component().model_dump_json()
 
 
-def test_config_that_was_written_by_hand_may_hold_names(bubblewrap: None) -> None:
-    model = actor(bubblewrap_executor(), handoffs=["bob"]).dump_component()
-    by_hand = model.model_copy(update={"config": {**model.config, "handoffs": ["bob"]}})
-    assert CodeActAgent.load_component(by_hand).dump_component() == model
-    for wrong in (7, {"name": "bob"}, {"target": 7}):
-        by_hand.config["handoffs"] = [wrong]
-        with pytest.raises(ValidationError, match="a handoff is the name of an agent, or an object with the name"):
-            CodeActAgent.load_component(by_hand)
-
-
 async def test_state_after_a_transfer_rebuilds_the_session_without_handing_over(session: SandboxCodeExecutor) -> None:
     agent = actor(session, python("x = 5\ntransfer_to_bob()"))
     await agent.run(task="Go.")
@@ -279,47 +251,3 @@ async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, 
         UserMessage(content="x is there\n\nThe task was handed over to checker.", source="worker"),
         UserMessage(content="Is x right?", source="worker"),
     ]
-
-
-async def test_swarm_stops_at_a_person_and_goes_on_with_the_answer(session: SandboxCodeExecutor) -> None:
-    worker = CodeActAgent(
-        "worker",
-        session,
-        model_client=scripted(python("transfer_to_user('Which year?')"), "2026 it is."),
-        handoffs=["user"],
-    )
-    team = Swarm([worker], termination_condition=HandoffTermination("user") | TextMentionTermination("it is"))
-    asked = await team.run(task="Count.")
-    assert isinstance(asked.messages[-1], HandoffMessage)
-    assert asked.messages[-1].target == "user"
-    answer = HandoffMessage(source="user", target="worker", content="2026")
-    assert (await team.run(task=answer)).messages[-1].to_text() == "2026 it is."
-
-
-def price(name: str) -> float:
-    """The price of something."""
-    return 4.5
-
-
-async def test_assistant_of_autogen_hands_over_with_the_results_of_its_tools(session: SandboxCodeExecutor) -> None:
-    calls = [
-        FunctionCall(id="1", name="price", arguments='{"name": "tea"}'),
-        FunctionCall(id="2", name="transfer_to_actor", arguments="{}"),
-    ]
-    answer = CreateResult(finish_reason="function_calls", content=calls, usage=RequestUsage(0, 0), cached=False)
-    info = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
-    first = AssistantAgent("first", ReplayChatCompletionClient([answer], info), handoffs=["actor"], tools=[price])
-    agent = actor(session, python("final_answer('done')"))
-    result = await Swarm([first, agent], termination_condition=TextMentionTermination("done")).run(task="Go.")
-    assert result.messages[-1].to_text() == "done"
-    assert (
-        received_by(agent.model_client)[0][1:]
-        == [  # type: ignore[arg-type]
-            UserMessage(content="Go.", source="user"),
-            AssistantMessage(content=calls[:1], source="first"),
-            FunctionExecutionResultMessage(
-                content=[FunctionExecutionResult(content="4.5", name="price", call_id="1", is_error=False)]
-            ),
-            UserMessage(content="Transferred to actor, adopting the role of actor immediately.", source="first"),
-        ]
-    )

@@ -76,10 +76,6 @@ def test_a_complete_image_is_passed_on_unchanged() -> None:
             assert calculate_vision_tokens(image) == calculate_vision_tokens(Image(image.image))
 
 
-def test_figure_at_300_dots_per_inch_is_shown() -> None:
-    assert read_image(encoded((3600, 2400), mode="RGBA")).image.size == (3600, 2400)
-
-
 def test_metadata_of_a_png_is_removed() -> None:
     plain = encoded()
     end = chunk(b"IEND", b"")
@@ -106,11 +102,6 @@ def test_an_image_of_too_many_pixels_is_not_shown() -> None:
             ),
         ):
             read_image(png(header(*size), b""))
-
-
-def test_a_jpeg_of_too_many_pixels_is_not_shown() -> None:
-    with pytest.raises(ImageRefused, match="it has 5,000 x 2,001 pixels"):
-        read_image(encoded((5_000, 2_001), "JPEG"))
 
 
 def test_a_broken_image_is_not_shown() -> None:

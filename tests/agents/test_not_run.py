@@ -1,19 +1,13 @@
 """Code in a model's message that is not run: what it is, and what the model and the caller are told."""
 
-import gzip
-import json
-from collections import Counter
-from pathlib import Path
-
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import CreateResult, RequestUsage
 
-from autogen_codeact.agents import Budget, CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_runner import NOT_REACHED
 from autogen_codeact.agents.code_search import (
     ANSWER_NOT_RUN,
-    CUT_OFF,
     MAX_NAMED,
     SAME_CODE,
     code_in_answer,
@@ -123,43 +117,6 @@ def test_names_of_languages_are_printable_and_short_and_few() -> None:
     lines = describe_not_run(find_code([text], LANGUAGES).not_run, LANGUAGES).split("\n")
     assert len(lines) == 1 + MAX_NAMED
     assert lines[1] == f"- a block labelled x?0{'y' * 36}…: only bash, python or sh is run here"
-
-
-def test_recorded_messages_hold_no_code_that_is_dropped_in_silence(shared_data: Path) -> None:
-    with gzip.open(shared_data / "autogen-notebooks/messages.jsonl.gz", "rt", encoding="utf-8") as lines:
-        messages = [json.loads(line)["content"] for line in lines]
-    counts: dict[tuple[str, str], int] = {}
-    for message in messages:
-        code = find_code([message], LANGUAGES)
-        for language in [block.language for block in code.blocks]:
-            counts[language, "run"] = counts.get((language, "run"), 0) + 1
-        for each in code.not_run:
-            counts[each.language, each.reason] = counts.get((each.language, each.reason), 0) + 1
-    assert counts == {
-        ("python", "run"): 109,
-        ("python", "truncated"): 1,  # so the 6 blocks before it are not run either
-        ("sh", "run"): 9,
-        ("bash", "run"): 2,
-        ("language", "language"): 12,  # from a program's own instructions
-        ("", "unfenced"): 1,  # `Eq(-8*x, 184)`, which code has printed
-    }
-
-
-def test_recorded_sessions_hold_no_code_that_is_dropped_in_silence(shared_data: Path) -> None:
-    counts: Counter[object] = Counter()
-    with gzip.open(shared_data / "mint/sessions.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for step in (step for line in lines for step in json.loads(line)["steps"]):
-            code = find_code([step["assistant"]], LANGUAGES, tags_only=True)
-            assert code.blocks or code.cut_off or not step["code"]
-            counts.update({"run": len(code.blocks), "cut off": code.cut_off})
-            counts.update((each.language, each.reason) for each in code.not_run)
-    assert counts == {
-        "run": 2653,
-        "cut off": 4,
-        ("python", "truncated"): 4,
-        ("python", "untagged"): 1,
-        ("", "unlabelled"): 1,  # a dict of Python
-    }
 
 
 def test_a_long_block_without_a_label_is_read() -> None:
@@ -293,46 +250,6 @@ async def test_a_message_that_reached_its_maximum_length_is_asked_for_again(sess
         generation_event(1, "It is", sent_back=prompt.CUT_OFF_TEXT),
         answer_message("It is 4", steps="2", cut_off="true"),
     ]
-
-
-async def test_a_message_that_ends_in_a_block_is_never_the_answer(session: SandboxCodeExecutor) -> None:
-    texts = [f"```{label}\nSELECT" for label in ("sql", "json", "", "text")]
-    client = scripted(*texts, "It is 42.")
-    result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
-    assert comparable(result.messages[1:]) == [
-        *(generation_event(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
-        answer_message("It is 42.", steps="5"),
-    ]
-    assert received_by(client)[4][-1] == from_agent(CUT_OFF)
-
-
-async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCodeExecutor) -> None:
-    client = scripted(python("print(1)"), "```python\nprint(")
-    result = await CodeActAgent("actor", session, model_client=client, budget=Budget(max_steps=1)).run(task="Go.")
-    more = {"not_run": '[{"language": "python", "reason": "truncated"}]', "cut_off": "true"}
-    assert comparable(result.messages[-1:]) == [
-        answer_message("```python\nprint(", steps="1", stopped="max_steps", **more)
-    ]
-
-
-async def test_code_as_the_answer_goes_through_final_answer(session: SandboxCodeExecutor) -> None:
-    client = scripted(python("final_answer('```python\\nprint(1)\\n```')"))
-    result = await CodeActAgent("actor", session, model_client=client).run(task="Write code.")
-    assert comparable(result.messages[-1:]) == [
-        answer_message("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")
-    ]
-    assert "pass it to `final_answer` as a string" in prompt.ANSWER_BY_CALL
-
-
-async def test_executor_that_lists_no_languages_gets_python_only(executor: CodeExecutor) -> None:
-    class Kernel(type(executor)):  # type: ignore[misc]
-        SUPPORTED_LANGUAGES = ("python",)
-
-    client = scripted("42")
-    agent = CodeActAgent("actor", executor, model_client=client)
-    assert agent._languages == {"python", "sh", "bash"}
-    executor.__class__ = Kernel
-    assert CodeActAgent("actor", executor, model_client=client)._languages == {"python"}
 
 
 # CodeExecutorAgent

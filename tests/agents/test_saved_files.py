@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent
-from autogen_agentchat.messages import TextMessage
-from autogen_core import CancellationToken
 from autogen_core.models import AssistantMessage, UserMessage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
@@ -19,7 +17,7 @@ from autogen_codeact.agents.replay import FILES_UNKNOWN
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.agents.codeact import from_agent, python, user
 from tests.agents.replay.support import DIFFERENT
-from tests.agents.support import WORKS, contains, received_by, scripted
+from tests.agents.support import contains, received_by, scripted
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -88,30 +86,9 @@ async def test_state_of_a_code_executor_agent_has_conversation_and_session(sessi
     assert received_by(client)[1][-1] == UserMessage(content="42\n", source="coder")
 
 
-async def test_state_without_a_session_has_the_conversation(session: SandboxCodeExecutor) -> None:
-    state = golden("code_executor_agent_process_state")
-    agent = CodeExecutorAgent("coder", session, model_client=(client := scripted("It was 42.")))
-    await agent.load_state(state)
-    assert await agent.rebuild_session() is None
-    await agent.run(task="What was it?")
-    assert received_by(client)[0][1:] == [*conversation(state), user("What was it?")]
-
-
 def test_configurations_load_and_are_dumped_with_the_same_values() -> None:
     for name, kind in (("codeact_agent", CodeActAgent), ("code_executor_agent", CodeExecutorAgent)):
         config = golden(name)
         agent = ChatAgent.load_component(config)  # type: ignore[attr-defined]
         assert type(agent) is kind
         assert contains(agent.dump_component().model_dump(exclude_none=True)["config"], config["config"])
-
-
-async def test_agent_of_a_configuration_loads_a_state(bubblewrap: None) -> None:
-    config = golden("codeact_agent")
-    del config["config"]["structured_message_factory"]
-    agent = ChatAgent.load_component(config)  # type: ignore[attr-defined]
-    try:
-        await agent.load_state(golden("codeact_agent_state"))
-        response = await agent.on_messages([TextMessage(content=WORKS, source="user")], CancellationToken())
-        assert response.chat_message.to_text() == "It is 42."
-    finally:
-        await agent.close()
