@@ -7,7 +7,6 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
-from tests.cases import case
 
 
 def double(number: int) -> int:
@@ -24,23 +23,22 @@ def made(kind: type, **arguments: Any) -> Any:
     return kind(**(given | arguments))
 
 
-def test_argument_of_a_wrong_type_is_named() -> None:
-    for kind in [CodeActAgent, CodeExecutorAgent]:
-        for argument, value, words in [
-            ("model_client", "gpt-4o", r"^model_client must be .*, not 'gpt-4o'\.$"),
-            ("model_client", ReplayChatCompletionClient, r"not the class ReplayChatCompletionClient\.$"),
-            ("code_executor", None, r"^code_executor must be .*, not None\.$"),
-            ("code_executor", DockerCommandLineCodeExecutor, r"not the class DockerCommandLineCodeExecutor\.$"),
-            ("code_executor", ReplayChatCompletionClient(["55"]), r"not a ReplayChatCompletionClient\.$"),
-            ("approval_func", True, r"^approval_func must be a function, not True\.$"),
-            ("tools", double, r"^tools must be a list, not a function\.$"),
-            ("tools", "double", r"^tools must be a list, not 'double'\.$"),
-            ("supported_languages", "python", r"^supported_languages must be a list, not 'python'\.$"),
-        ]:
-            with case(kind, argument, value, words):
-                made(kind)
-                with pytest.raises(TypeError, match=words):
-                    made(kind, **{argument: value})
+@pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
+@pytest.mark.parametrize(
+    ("argument", "value", "words"),
+    [
+        ("model_client", "gpt-4o", r"^model_client must be .*, not 'gpt-4o'\.$"),
+        ("model_client", ReplayChatCompletionClient, r"not the class ReplayChatCompletionClient\.$"),
+        ("code_executor", None, r"^code_executor must be .*, not None\.$"),
+        ("code_executor", ReplayChatCompletionClient(["55"]), r"not a ReplayChatCompletionClient\.$"),
+        ("approval_func", True, r"^approval_func must be a function, not True\.$"),
+        ("tools", double, r"^tools must be a list, not a function\.$"),
+        ("supported_languages", "python", r"^supported_languages must be a list, not 'python'\.$"),
+    ],
+)
+def test_argument_of_a_wrong_type_is_named(kind: type, argument: str, value: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        made(kind, **{argument: value})
 
 
 def test_sources_must_be_a_list() -> None:
@@ -53,17 +51,19 @@ def test_a_codeact_agent_needs_a_model() -> None:
         made(CodeActAgent, model_client=None)
 
 
-def test_answer_type_must_be_a_pydantic_model() -> None:
-    for value, words in [
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
         (dict, "the class dict"),
         (int, "the class int"),
         ("Offer", "'Offer'"),
         (list[int], "a GenericAlias"),
-    ]:
-        with case(value, words):
-            refused = rf"^output_content_type must be a class derived from .*, not {words}; "
-            with pytest.raises(TypeError, match=refused):
-                made(CodeActAgent, output_content_type=value)
+    ],
+)
+def test_answer_type_must_be_a_pydantic_model(value: Any, words: str) -> None:
+    refused = rf"^output_content_type must be a class derived from .*, not {words}; "
+    with pytest.raises(TypeError, match=refused):
+        made(CodeActAgent, output_content_type=value)
 
 
 @pytest.mark.parametrize("argument", ["packages", "preload"])

@@ -1,5 +1,7 @@
 """Budgets in money, which agents, teams and batches share."""
 
+from typing import Any
+
 import pytest
 from autogen_core.models import RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
@@ -9,13 +11,13 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.budget import Budget, Meter, Prices, prices_of
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from tests.cases import case
 
 PRICES = Prices(prompt=1_000_000, completion=2_000_000)
 
 
-def test_a_meter_names_the_limit_that_is_reached_first() -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("budget", "reached"),
+    [
         (Budget(max_tokens=5), ("max_tokens", "The budget of 5 tokens is used up (7).")),
         (Budget(max_cost=10, prices=PRICES), ("max_cost", "The budget of 10 is used up (11).")),
         (Budget(max_cost=12, prices=PRICES), None),
@@ -23,13 +25,13 @@ def test_a_meter_names_the_limit_that_is_reached_first() -> None:
         (Budget(max_turns=2), ("max_turns", "The budget of 2 turns is used up.")),
         (Budget(max_steps=1, max_tokens=5), ("max_tokens", "The budget of 5 tokens is used up (7).")),
         (Budget(), None),
-    ]
-    for budget, reached in cases:
-        with case(budget):
-            outer = Meter(budget)
-            Meter(None, outer=outer).add(RequestUsage(3, 4), turns=2)
-            outer.add(RequestUsage(-100, -100), steps=0)  # of a server that counts wrongly
-            assert outer.reached() == reached
+    ],
+)
+def test_a_meter_names_the_limit_that_is_reached_first(budget: Budget, reached: Any) -> None:
+    outer = Meter(budget)
+    Meter(None, outer=outer).add(RequestUsage(3, 4), turns=2)
+    outer.add(RequestUsage(-100, -100), steps=0)  # of a server that counts wrongly
+    assert outer.reached() == reached
 
 
 def test_prices_are_those_of_the_list_or_given() -> None:

@@ -37,10 +37,6 @@ def actor(executor: SandboxCodeExecutor, *, stream: bool) -> CodeActAgent:
     return CodeActAgent("actor", executor, model_client=scripted(CODE, "Done."), stream_output=stream)
 
 
-def runner(executor: SandboxCodeExecutor, *, stream: bool) -> CodeExecutorAgent:
-    return CodeExecutorAgent("runner", executor, stream_output=stream)
-
-
 def on_messages(agent: Any) -> Stream:
     stream: Stream = agent.on_messages_stream([TextMessage(content=CODE, source="user")], CancellationToken())
     return stream
@@ -84,7 +80,7 @@ async def until_code_runs(stream: Stream) -> None:
     await until(there=True)
 
 
-WAYS = [(make, begin) for make in (coder, actor, runner) for begin in (on_messages, run_stream, in_a_team)]
+WAYS = [(make, begin) for make in (coder, actor) for begin in (on_messages, run_stream, in_a_team)]
 
 
 async def test_closing_the_stream_kills_the_block(session: SandboxCodeExecutor) -> None:

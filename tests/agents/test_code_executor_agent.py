@@ -28,7 +28,6 @@ from tests.agents.support import (
     token_usage,
     without_ids,
 )
-from tests.cases import case
 
 TASK = TextMessage(content="Print 42.", source="user")
 TOLD_TASK = UserMessage(content="Print 42.", source="user")
@@ -157,22 +156,24 @@ async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer(executor: Cod
     assert received_by(client)[1] == [SYSTEM, TOLD_TASK, model(cut), from_agent(CUT_OFF), TOLD_TASK]
 
 
-async def test_code_in_unsupported_languages_is_not_run(executor: CodeExecutor) -> None:
-    for label, not_run in [
+@pytest.mark.parametrize(
+    ("label", "not_run"),
+    [
         ("output", []),
         ("text", []),
         ("", [{"language": "", "reason": "unlabelled"}]),
         ("javascript", [{"language": "javascript", "reason": "language"}]),
         ("bash", [{"language": "bash", "reason": "language"}]),
-    ]:
-        with case(label, not_run):
-            text = f"It prints\n```{label}\nprint(42)\n```\n"
-            agent = CodeExecutorAgent("coder", executor, model_client=scripted(text))
+    ],
+)
+async def test_code_in_unsupported_languages_is_not_run(executor: CodeExecutor, label: str, not_run: Any) -> None:
+    text = f"It prints\n```{label}\nprint(42)\n```\n"
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(text))
 
-            result = await agent.run(task=[TASK])
+    result = await agent.run(task=[TASK])
 
-            metadata = {"not_run": json.dumps(not_run)} if not_run else {}
-            assert without_ids(result.messages[1:]) == [answer_message(text, **metadata)]
+    metadata = {"not_run": json.dumps(not_run)} if not_run else {}
+    assert without_ids(result.messages[1:]) == [answer_message(text, **metadata)]
 
 
 async def test_output_labelled_as_a_language_is_not_run(executor: CodeExecutor) -> None:
@@ -285,13 +286,12 @@ async def test_a_block_of_others_that_is_cut_off_is_not_run(executor: CodeExecut
     assert result.messages[-1].to_text() == CUT_OFF_BY_OTHERS
 
 
-async def test_missing_code_is_reported_with_autogens_message(executor: CodeExecutor) -> None:
-    for task in ["", "no code here", "```\n1 | 2\n```"]:
-        with case(task):
-            result = await CodeExecutorAgent("runner", executor).run(task=task)
+@pytest.mark.parametrize("task", ["", "no code here", "```\n1 | 2\n```"])
+async def test_missing_code_is_reported_with_autogens_message(executor: CodeExecutor, task: str) -> None:
+    result = await CodeExecutorAgent("runner", executor).run(task=task)
 
-            expected = TextMessage(content=CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE, source="runner")
-            assert without_ids(result.messages[1:]) == [plain(expected)]
+    expected = TextMessage(content=CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE, source="runner")
+    assert without_ids(result.messages[1:]) == [plain(expected)]
 
 
 def test_importing_the_package_is_cheap() -> None:

@@ -16,7 +16,6 @@ from autogen_core.models import UserMessage
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.executors import ExecutionResult
 from tests.agents.support import SYSTEM, WORKS, plain, received_by, scripted, without_ids
-from tests.cases import case
 
 YES = ApprovalResponse(approved=True, reason="fine")
 NO = ApprovalResponse(approved=False, reason="no writing")
@@ -63,26 +62,23 @@ KINDS: list[Callable[[ApprovalRequest], Any]] = [
 ]
 
 
-async def test_every_kind_of_callable_can_approve_and_refuse(executor: CodeExecutor, tmp_path) -> None:
-    for func in KINDS:
-        with case(func):
-            agent = CodeExecutorAgent("runner", executor, approval_func=func)
+@pytest.mark.parametrize("func", KINDS)
+async def test_every_kind_of_callable_can_approve_and_refuse(executor: CodeExecutor, tmp_path, func: Any) -> None:
+    agent = CodeExecutorAgent("runner", executor, approval_func=func)
 
-            approved = await agent.run(task=WORKS)
-            refused = await agent.run(task=WRITES)
+    approved = await agent.run(task=WORKS)
+    refused = await agent.run(task=WRITES)
 
-            assert approved.messages[-1].to_text() == "42\n"
-            metadata = {
-                "outcome": "denied",
-                "exit_code": "1",
-                "state": "kept",
-                "duration_s": "0.000",
-                "error": "NotApproved",
-            }
-            assert without_ids(refused.messages[1:]) == [
-                plain(TextMessage(content=DENIED, source="runner", metadata=metadata))
-            ]
-            assert not (tmp_path / "written").exists()
+    assert approved.messages[-1].to_text() == "42\n"
+    metadata = {
+        "outcome": "denied",
+        "exit_code": "1",
+        "state": "kept",
+        "duration_s": "0.000",
+        "error": "NotApproved",
+    }
+    assert without_ids(refused.messages[1:]) == [plain(TextMessage(content=DENIED, source="runner", metadata=metadata))]
+    assert not (tmp_path / "written").exists()
 
 
 async def test_approval_request_has_all_code_and_the_conversation(executor: CodeExecutor) -> None:
@@ -124,20 +120,19 @@ async def test_a_refusal_is_reflected_on_and_never_retried(executor: CodeExecuto
     assert received_by(client)[1][-1] == UserMessage(content=DENIED, source="coder")
 
 
-async def test_nothing_runs_if_the_approval_fails_or_returns_a_wrong_type(executor: CodeExecutor, tmp_path) -> None:
-    for func in [lambda request: 1 / 0, lambda request: True, lambda request: None]:
-        with case(func):
-            client = scripted(WRITES, "Nothing to do.")
-            agent = CodeExecutorAgent("coder", executor, model_client=client, approval_func=func)
+@pytest.mark.parametrize("func", [lambda request: 1 / 0, lambda request: True, lambda request: None])
+async def test_nothing_runs_if_the_approval_fails_or_returns_a_wrong_type(
+    executor: CodeExecutor, tmp_path, func: Any
+) -> None:
+    client = scripted(WRITES, "Nothing to do.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client, approval_func=func)
 
-            with pytest.raises(
-                (ZeroDivisionError, TypeError), match=r"division by zero|must return an ApprovalResponse"
-            ):
-                await agent.run(task="Write.")
+    with pytest.raises((ZeroDivisionError, TypeError), match=r"division by zero|must return an ApprovalResponse"):
+        await agent.run(task="Write.")
 
-            assert not (tmp_path / "written").exists()
-            await agent.run(task="Do nothing.")
-            assert received_by(client)[1] == [SYSTEM, UserMessage(content="Do nothing.", source="user")]
+    assert not (tmp_path / "written").exists()
+    await agent.run(task="Do nothing.")
+    assert received_by(client)[1] == [SYSTEM, UserMessage(content="Do nothing.", source="user")]
 
 
 async def test_approval_does_not_block_the_event_loop(executor: CodeExecutor) -> None:
@@ -155,7 +150,8 @@ async def test_approval_does_not_block_the_event_loop(executor: CodeExecutor) ->
     assert (await running).messages[-1].to_text() == "42\n"
 
 
-async def test_cancelling_ends_the_waiting_for_a_person(executor: CodeExecutor, tmp_path) -> None:
+async def test_cancelling_ends_the_waiting_for_a_person(executor: CodeExecutor, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("codeact_sandbox.host.waiting.CANCEL_TIMEOUT_S", 0.1)
     answer = threading.Event()
 
     def person(request: ApprovalRequest) -> ApprovalResponse:

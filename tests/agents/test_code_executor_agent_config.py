@@ -15,7 +15,6 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.config import CodeExecutorAgentConfig
 from tests.agents.support import WORKS, scripted
-from tests.cases import case
 
 pytestmark = pytest.mark.filterwarnings(
     # AutoGen's local executor warns that it is no sandbox; the code here is ours.
@@ -49,15 +48,14 @@ OURS = {"stream_output", "tools", "approve_tool", "describe_environment", "conte
 """Arguments that AutoGen's agent does not have."""
 
 
-def test_every_argument_survives_a_round_trip(executor: CodeExecutor) -> None:
-    for argument, value in ARGUMENTS.items():
-        with case(argument):
-            agent = CodeExecutorAgent("coder", executor, model_client=scripted(), **{argument: value})
-            default = CodeExecutorAgent("coder", executor, model_client=scripted())
+@pytest.mark.parametrize(("argument", "value"), ARGUMENTS.items())
+def test_every_argument_survives_a_round_trip(executor: CodeExecutor, argument: Any, value: Any) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(), **{argument: value})
+    default = CodeExecutorAgent("coder", executor, model_client=scripted())
 
-            assert config_of(agent)[argument] == value
-            assert config_of(default).get(argument) != value
-            assert config_of(through_json(agent)) == config_of(agent)
+    assert config_of(agent)[argument] == value
+    assert config_of(default).get(argument) != value
+    assert config_of(through_json(agent)) == config_of(agent)
 
 
 def test_parts_survive_a_round_trip(executor: CodeExecutor) -> None:
@@ -82,16 +80,15 @@ def test_every_argument_is_in_the_configuration() -> None:
     assert fields == tested
 
 
-async def test_the_system_message_survives_in_a_team_too(executor: CodeExecutor) -> None:
-    for system_message in [None, "", "Be brief."]:
-        with case(system_message):
-            agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"), system_message=system_message)
-            team = RoundRobinGroupChat([agent], termination_condition=MaxMessageTermination(2))
+@pytest.mark.parametrize("system_message", [None, "", "Be brief."])
+async def test_the_system_message_survives_in_a_team_too(executor: CodeExecutor, system_message: str | None) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"), system_message=system_message)
+    team = RoundRobinGroupChat([agent], termination_condition=MaxMessageTermination(2))
 
-            text = team.dump_component().model_dump_json(exclude_none=True)
-            config = RoundRobinGroupChat.load_component(json.loads(text)).dump_component().config
+    text = team.dump_component().model_dump_json(exclude_none=True)
+    config = RoundRobinGroupChat.load_component(json.loads(text)).dump_component().config
 
-            assert config["participants"][0]["config"]["system_message"] == system_message
+    assert config["participants"][0]["config"]["system_message"] == system_message
 
 
 def test_a_config_without_a_system_message_has_the_default_one(executor: CodeExecutor) -> None:

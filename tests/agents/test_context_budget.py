@@ -23,7 +23,6 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import Artifact
 from tests.agents.codeact import from_agent, model, python, user
 from tests.agents.support import received_by, scripted
-from tests.cases import case
 
 BUDGET = 200_000
 SYSTEM = SystemMessage(content="Act.")
@@ -157,10 +156,10 @@ async def test_file_of_a_long_output_is_named_and_no_second_one_made() -> None:
     assert len(kept) == 5
 
 
-def test_budget_that_is_too_small_is_refused(executor: Any) -> None:
-    for budget in [0, -1, 19_999]:
-        with case(budget), pytest.raises(ValueError, match=r"^context_budget must be at least 20,000 characters, not "):
-            CodeExecutorAgent("coder", executor, model_client=scripted(), context_budget=budget)
+@pytest.mark.parametrize("budget", [0, -1, 19_999])
+def test_budget_that_is_too_small_is_refused(executor: Any, budget: Any) -> None:
+    with pytest.raises(ValueError, match=r"^context_budget must be at least 20,000 characters, not "):
+        CodeExecutorAgent("coder", executor, model_client=scripted(), context_budget=budget)
 
 
 async def test_autogens_own_contexts_work(session: SandboxCodeExecutor) -> None:

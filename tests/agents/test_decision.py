@@ -1,5 +1,8 @@
 """Retry decisions from models that can and can't do structured output, and from those that talk nonsense."""
 
+from typing import Any
+
+import pytest
 from autogen_core import CancellationToken
 from autogen_core.models import LLMMessage, UserMessage
 
@@ -11,7 +14,6 @@ from autogen_codeact.agents.decision import (
     parse_decision,
 )
 from tests.agents.support import decision, scripted
-from tests.cases import case
 from tests.openai_server import OpenAIServer, Reply
 
 FAILURE: list[LLMMessage] = [
@@ -27,17 +29,19 @@ async def failed(*question: LLMMessage) -> list[LLMMessage]:
 YES = RetryDecision(reason="exit without 3", retry=True)
 
 
-def test_a_decision_is_found_in_what_models_write_around_it() -> None:
-    for answer in [
+@pytest.mark.parametrize(
+    "answer",
+    [
         '{"retry": true, "reason": "r"}',
         '{"retry": "yes", "reason": "r", "confidence": 0.9}',
         'Sure!\n```json\n{"reason": "r", "retry": true}\n```\nShall I?',
         '<think>{"retry": false, "reason": "draft"} no, wait {}</think>{"retry": true, "reason": "r"}',
         'It fails because of dict {x}. {"retry": true, "reason": "r"}',
         '{"result": {"a": 1}} {"retry": true, "reason": "r"}',
-    ]:
-        with case(answer):
-            assert parse_decision(answer) == RetryDecision(reason="r", retry=True)
+    ],
+)
+def test_a_decision_is_found_in_what_models_write_around_it(answer: str) -> None:
+    assert parse_decision(answer) == RetryDecision(reason="r", retry=True)
 
 
 def test_a_long_reason_is_cut() -> None:
@@ -45,24 +49,28 @@ def test_a_long_reason_is_cut() -> None:
     assert parsed.reason == "r" * (MAX_REASON_CHARS - 1) + "…"
 
 
-async def test_strictest_form_that_the_model_supports_is_requested() -> None:
-    for structured_output, json_output, form in [
+@pytest.mark.parametrize(
+    ("structured_output", "json_output", "form"),
+    [
         (True, True, RetryDecision),
         (True, False, RetryDecision),
         (False, True, True),
         (False, False, None),
-    ]:
-        with case(structured_output, json_output, form):
-            client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
-            token = CancellationToken()
+    ],
+)
+async def test_strictest_form_that_the_model_supports_is_requested(
+    structured_output: bool, json_output: bool, form: Any
+) -> None:
+    client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
+    token = CancellationToken()
 
-            decided = await RetryDecider("coder").ask(client, failed, token)
+    decided = await RetryDecider("coder").ask(client, failed, token)
 
-            assert decided.decision == YES
-            (call,) = client.create_calls
-            assert call["json_output"] is form
-            assert call["cancellation_token"] is token
-            assert call["messages"] == [*FAILURE, UserMessage(content=QUESTION, source="coder")]
+    assert decided.decision == YES
+    (call,) = client.create_calls
+    assert call["json_output"] is form
+    assert call["cancellation_token"] is token
+    assert call["messages"] == [*FAILURE, UserMessage(content=QUESTION, source="coder")]
 
 
 async def test_an_empty_answer_is_not_quoted_back() -> None:

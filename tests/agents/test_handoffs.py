@@ -26,7 +26,6 @@ from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team, load_component
 from tests.agents.codeact import comparable, from_agent, python
 from tests.agents.support import model_answer, plain, received_by, scripted
-from tests.cases import case
 
 DEFAULT = "Transferred to bob, adopting the role of bob immediately."
 SILENT = (
@@ -177,8 +176,9 @@ def test_handoff_with_the_name_of_a_tool_is_refused(own: bool, bubblewrap: None)
         actor(executor, tools=[transfer_to_bob] if own else [])
 
 
-def test_invalid_handoffs_are_refused(bubblewrap: None) -> None:
-    for handoffs, error, message in [
+@pytest.mark.parametrize(
+    ("handoffs", "error", "message"),
+    [
         (["tax office"], ValueError, "can't be a function called `transfer_to_tax office`"),
         ([Handoff(target="bob", name="print")], ValueError, "can't be a function called `print`"),
         ([Handoff(target="bob", name="_bob")], ValueError, "can't be a function called `_bob`"),
@@ -187,9 +187,11 @@ def test_invalid_handoffs_are_refused(bubblewrap: None) -> None:
         (["bob", "Bob"], ValueError, r"Two handoffs have the same name \(transfer_to_bob\)"),
         ("bob", TypeError, "handoffs must be a list, not 'bob'"),
         ([7], TypeError, "handoffs must hold names of agents and Handoff objects, not a int"),
-    ]:
-        with case(handoffs, error, message), pytest.raises(error, match=message):
-            actor(bubblewrap_executor(), handoffs=handoffs)
+    ],
+)
+def test_invalid_handoffs_are_refused(bubblewrap: None, handoffs: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        actor(bubblewrap_executor(), handoffs=handoffs)
 
 
 async def test_executor_without_host_tools_has_no_handoffs(executor: CodeExecutor) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.code_executor import CodeResult
 
@@ -16,7 +17,6 @@ from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
-from tests.cases import case
 
 SEABORN = "ModuleNotFoundError: No module named 'seaborn'\n"
 WITHOUT = ": do without it, or say in the answer what is missing."
@@ -36,8 +36,9 @@ def for_models(result: CodeResult, facts: SandboxFacts | None) -> list[str]:
     return [hint.for_model for hint in hints_for(result, facts)]
 
 
-def test_a_limit_has_a_hint_for_the_model_and_one_for_persons() -> None:
-    for output, problem, way_out, option, name in [
+@pytest.mark.parametrize(
+    ("output", "problem", "way_out", "option", "name"),
+    [
         (SEABORN, "seaborn is not installed.", NOT_INSTALLED, PACKAGE, "seaborn"),
         (
             "ModuleNotFoundError: No module named 'cv2'",
@@ -65,12 +66,15 @@ def test_a_limit_has_a_hint_for_the_model_and_one_for_persons() -> None:
             HOST,
             "api.example.com",
         ),
-    ]:
-        with case(output, problem, way_out, option, name):
-            (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
-            assert hint.for_model == (f"Hint: {problem} {way_out}" if problem else way_out)
-            assert not re.search(r"\w=|--|whoever", hint.for_model)
-            assert hint.for_person == f"Hint: {hint.problem} {option.format(name)}"
+    ],
+)
+def test_a_limit_has_a_hint_for_the_model_and_one_for_persons(
+    output: str, problem: str, way_out: str, option: str, name: str
+) -> None:
+    (hint,) = hints_for(failed(f"Traceback\n{output}\n"), ASKED)
+    assert hint.for_model == (f"Hint: {problem} {way_out}" if problem else way_out)
+    assert not re.search(r"\w=|--|whoever", hint.for_model)
+    assert hint.for_person == f"Hint: {hint.problem} {option.format(name)}"
 
 
 def test_hints_follow_the_options() -> None:
@@ -126,10 +130,13 @@ def test_exception_that_is_not_in_the_output_has_a_hint() -> None:
     assert for_models(result, ASKED)[0].startswith("Hint: polars is not installed. ")
 
 
-def test_long_output_is_read() -> None:
-    for text in ["a: " * 10**6, "https://" * 10**6, "a." * 10**6, "PermissionError: [Errno 13] " * 10**5]:
-        with case(text):
-            assert hints_for(failed(text), ASKED) == []
+@pytest.mark.parametrize(
+    "text",
+    ["a: " * 10**6, "https://" * 10**6, "a." * 10**6, "PermissionError: [Errno 13] " * 10**5],
+    ids=len,
+)
+def test_long_output_is_read(text: str) -> None:
+    assert hints_for(failed(text), ASKED) == []
 
 
 async def test_model_sees_hints_and_the_result_does_not(bubblewrap: None) -> None:

@@ -1,5 +1,6 @@
 """Code in a model's message that is not run: what it is, and what the model and the caller are told."""
 
+import pytest
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import CreateResult, RequestUsage
 
@@ -20,7 +21,6 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import answer_message, comparable, execution_event, from_agent, generation_event, python
 from tests.agents.support import model_answer, received_by, scripted, without_ids
-from tests.cases import case
 
 LANGUAGES = runnable_languages(CodeActAgent.DEFAULT_SUPPORTED_LANGUAGES)
 SQL = "```sql\nSELECT 1;\n```"
@@ -46,8 +46,9 @@ def found(text: str) -> tuple[list[str], list[tuple[str, str]]]:
 # What is run, what is named, and what is data
 
 
-def test_other_code_is_named() -> None:
-    for label, code, reason in [
+@pytest.mark.parametrize(
+    ("label", "code", "reason"),
+    [
         ("zsh", "ls\n", "language"),
         ("powershell", "Get-Date\n", "language"),
         ("js", "console.log(1)\n", "language"),
@@ -60,15 +61,17 @@ def test_other_code_is_named() -> None:
         ("console", "$ ls\na.txt\n", "transcript"),
         ("terminal", ">>> 1 + 1\n2\n", "transcript"),
         ("console", "pip install pandas\n", "language"),
-    ]:
-        with case(label, code, reason):
-            name = {"js": "javascript"}.get(label, label)
-            assert found(fenced(label, code)) == ([], [(name, reason)])
-            assert found(python("x") + "\n" + fenced(label, code)) == (["python"], [(name, reason)])
+    ],
+)
+def test_other_code_is_named(label: str, code: str, reason: str) -> None:
+    name = {"js": "javascript"}.get(label, label)
+    assert found(fenced(label, code)) == ([], [(name, reason)])
+    assert found(python("x") + "\n" + fenced(label, code)) == (["python"], [(name, reason)])
 
 
-def test_data_and_output_are_not_code() -> None:
-    for label, content in [
+@pytest.mark.parametrize(
+    ("label", "content"),
+    [
         ("json", '{"a": 1}\n'),
         ("text", "print(1)\n"),
         ("output", "print(1)\n"),
@@ -84,18 +87,18 @@ def test_data_and_output_are_not_code() -> None:
         ("", '{"a": 1}\n'),
         ("", "E = mc^2\n"),
         ("", "Traceback (most recent call last):\nValueError: f(x)\n"),
-    ]:
-        with case(label, content):
-            assert found(fenced(label, content)) == ([], [])
+    ],
+)
+def test_data_and_output_are_not_code(label: str, content: str) -> None:
+    assert found(fenced(label, content)) == ([], [])
 
 
-def test_a_fence_that_is_not_closed_cuts_a_message_off_whatever_its_label() -> None:
-    for label in ["", "sql", "json", "text", "python", "markdown"]:
-        with case(label):
-            text = f"So:\n```{label}\nprint(1)\nprint(2"
-            assert find_code([text], LANGUAGES).cut_off
-            # With other code, that code runs; only a cut block of a language that runs prevents it.
-            assert find_code([f"{python('x')}\n{text}"], LANGUAGES).cut_off == (label == "python")
+@pytest.mark.parametrize("label", ["", "sql", "json", "text", "python", "markdown"])
+def test_a_fence_that_is_not_closed_cuts_a_message_off_whatever_its_label(label: str) -> None:
+    text = f"So:\n```{label}\nprint(1)\nprint(2"
+    assert find_code([text], LANGUAGES).cut_off
+    # With other code, that code runs; only a cut block of a language that runs prevents it.
+    assert find_code([f"{python('x')}\n{text}"], LANGUAGES).cut_off == (label == "python")
 
 
 def test_a_line_of_tildes_is_no_cut_fence() -> None:
@@ -119,14 +122,15 @@ def test_names_of_languages_are_printable_and_short_and_few() -> None:
     assert lines[1] == f"- a block labelled x?0{'y' * 36}…: only bash, python or sh is run here"
 
 
-def test_a_long_block_without_a_label_is_read() -> None:
-    for text in [" " * 10**6, "a." * 10**6, "f(\n" * 10**6, "if " * 10**6, "x = " * 10**6]:
-        with case(text):
-            looks_like_code(text)
+@pytest.mark.parametrize("unit", [" ", "a.", "f(\n", "if ", "x = ", "(", "-", "x\n", "code:\n"])
+def test_a_long_text_is_read(unit: str) -> None:
+    looks_like_code(unit * 10**6)
+    found(unit * 10**6)
 
 
-def test_code_without_a_fence_is_named() -> None:
-    for text in [
+@pytest.mark.parametrize(
+    "text",
+    [
         "print(sum(range(1, 11)))",
         "Here is the code:\nprint(1)\n\nIt prints 1.",
         "This Python program adds them:\n\nimport math\nprint(math.pi)",
@@ -134,17 +138,16 @@ def test_code_without_a_fence_is_named() -> None:
         "def add(a, b):\n    return a + b",
         ">>> print(1)\n1",
         "[PYTHON]\nprint(1)\n[/PYTHON]",
-        "[PYTHON]\nx\n[/PYTHON]",
-        "[PYTHON] print(1) [/PYTHON]",
-        "Here is the code:\nprint(max(3, 4))",
         "Sure:\n<code>\nprint(1)\n</code>",
-    ]:
-        with case(text):
-            assert found(text) == ([], [("", "unfenced")])
+    ],
+)
+def test_code_without_a_fence_is_named(text: str) -> None:
+    assert found(text) == ([], [("", "unfenced")])
 
 
-def test_prose_values_and_formulas_are_no_code() -> None:
-    for text in [
+@pytest.mark.parametrize(
+    "text",
+    [
         "The answer is 55.",
         "55",
         "total",
@@ -155,16 +158,10 @@ def test_prose_values_and_formulas_are_no_code() -> None:
         "The distance is given by:\nd = sqrt((a - 0)**2 + (b - 0)**2)",
         "import antigravity is a joke",
         "The report names three languages: [Python](https://python.org), Rust and Go.",
-        "Use coupon [CODE] SUMMER at the checkout.",
-        "Summary of your script:\n\nSpeed (km/h)\n\nfine",
-        "The result of the code is:\nmax(3, 4)\n\nso 4.",
-        "(" * 10**6,
-        "-" * 10**6,
-        "x\n" * 10**6,
-        "code:\n" * 10**6,
-    ]:
-        with case(text[:50]):
-            assert found(text) == ([], [])
+    ],
+)
+def test_prose_values_and_formulas_are_no_code(text: str) -> None:
+    assert found(text) == ([], [])
 
 
 # CodeActAgent

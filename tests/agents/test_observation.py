@@ -1,14 +1,15 @@
 """The words that a result becomes, and the images that go with them."""
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 
 from autogen_codeact.agents.observation import bounded, broken, describe, metadata_of
 from autogen_codeact.executors import ExecutionResult, SandboxDied
 from codeact_sandbox.types.result import Artifact, ErrorInfo, ToolCall
-from tests.cases import case
 
 SILENT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. "
@@ -28,16 +29,16 @@ CALLS = (
 )
 
 
-def test_a_plain_success_is_its_output() -> None:
-    for output in ["42\n", "  spaced \n\n", "x" * 20_000]:
-        for kind in [CodeResult, lambda exit_code, output: CommandLineCodeResult(exit_code, output, None)]:
-            with case(output, kind):
-                assert describe(kind(0, output)) == output
-                assert describe(result(0, output)) == output
+@pytest.mark.parametrize("output", ["42\n", "  spaced \n\n", "x" * 200])
+def test_a_plain_success_is_its_output(output: str) -> None:
+    assert describe(CodeResult(0, output)) == output
+    assert describe(CommandLineCodeResult(0, output, None)) == output
+    assert describe(result(0, output)) == output
 
 
-def test_failures_are_described() -> None:
-    for made, words in [
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
         (CodeResult(0, " \n"), SILENT),
         (
             CodeResult(1, ""),
@@ -104,9 +105,10 @@ def test_failures_are_described() -> None:
             "The sandbox broke while the code ran (gone). What it did before that is done.\nIt printed nothing.\n\n"
             "The session's memory is lost: import, load and define again what you need.",
         ),
-    ]:
-        with case(made, words):
-            assert describe(made) == words
+    ],
+)
+def test_failures_are_described(made: Any, words: str) -> None:
+    assert describe(made) == words
 
 
 KEPT = "The session's memory was kept: what this code defined before it ended is there."
@@ -138,16 +140,15 @@ def test_file_names_are_shortened_and_quoted() -> None:
     )
 
 
-def test_long_text_keeps_head_and_tail() -> None:
-    for limit in [1, 2, 99, 100]:
-        with case(limit):
-            text = "".join(chr(ord("a") + n % 26) for n in range(101))
-            head, said, tail = bounded(text, limit).split("\n")
-            assert text.startswith(head)
-            assert text.endswith(tail)
-            assert len(head) + len(tail) == limit
-            assert said == f"[… {101 - limit} characters left out here …]"
-            assert bounded(text, 101) == text
+@pytest.mark.parametrize("limit", [1, 2, 99, 100])
+def test_long_text_keeps_head_and_tail(limit: int) -> None:
+    text = "".join(chr(ord("a") + n % 26) for n in range(101))
+    head, said, tail = bounded(text, limit).split("\n")
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head) + len(tail) == limit
+    assert said == f"[… {101 - limit} characters left out here …]"
+    assert bounded(text, 101) == text
 
 
 def test_metadata_tells_what_a_dumped_event_would_lose() -> None:
