@@ -111,20 +111,6 @@ async def test_users_are_asked_in_their_order(terminal: Terminal, screen: Screen
     assert await approval == ToolApproval(True)
 
 
-async def test_late_answer_to_a_withdrawn_approval_is_not_the_message_of_a_user(
-    terminal: Terminal, screen: Screen
-) -> None:
-    approval = asyncio.ensure_future(AskPerson()(pay()))
-    await screen.shows("Allow pay?")
-    approval.cancel()
-    waiting = asked(person())
-    await screen.shows("withdrawn")
-    terminal.type("y\n")
-    await screen.shows(PROMPT)
-    terminal.type("no, 43\n")
-    assert (await waiting).chat_message.content == "no, 43"
-
-
 async def test_withdrawn_message_needs_a_code_for_the_next_approval(terminal: Terminal, screen: Screen) -> None:
     waiting = asked(person())
     await screen.shows(PROMPT)
@@ -136,32 +122,6 @@ async def test_withdrawn_message_needs_a_code_for_the_next_approval(terminal: Te
     await screen.shows("Allow pay?", 2)
     terminal.type(f"y {screen.code()}\n")
     assert await approval == ToolApproval(True)
-
-
-def test_each_event_loop_gets_its_answers(terminal: Terminal, screen: Screen) -> None:
-    """Two loops in two threads ask at the same time, and a third one ended while it asked."""
-
-    async def withdrawn() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(ask_in_terminal("first? "), 0.05)
-
-    asyncio.run(withdrawn())
-    answers: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(asyncio.run(ask_in_terminal("which? ")))) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for number in (1, 2):
-        asyncio.run(screen.shows("which? ", number))
-        terminal.type(f"{number}\n")
-        until = time.monotonic() + 30
-        while len(answers) < number:
-            assert time.monotonic() < until
-            time.sleep(0.01)
-    for thread in threads:
-        thread.join(20)
-    assert answers == ["1", "2"]
 
 
 @pytest.mark.parametrize("watches", [True, False], ids=["watching loop", "other loop"])
@@ -239,17 +199,3 @@ async def test_agent_hands_over_to_a_user(
         ("person", "worker", "2026"),
     ]
     assert received_by(model)[1][-1] == UserMessage(content="2026", source="person")
-
-
-async def test_cancelled_team_withdraws_the_question_and_asks_again(terminal: Terminal, screen: Screen) -> None:
-    team = Team([person()], termination_condition=TextMentionTermination("done"))
-    running = asyncio.ensure_future(team.run(task="Go."))
-    await screen.shows(PROMPT)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await screen.shows(WITHDRAWN)
-    again = asyncio.ensure_future(team.run())
-    await screen.shows(PROMPT, 2)
-    terminal.type("done\n")
-    assert (await again).messages[-1].to_text() == "done"

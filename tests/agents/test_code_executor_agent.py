@@ -114,18 +114,6 @@ async def test_thoughts_are_events_and_stay_in_the_context(executor: CodeExecuto
     assert received_by(client)[1][2] == AssistantMessage(content=WORKS, thought="easy", source="coder")
 
 
-async def test_inner_messages_hold_every_event(executor: CodeExecutor) -> None:
-    agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
-
-    response = await agent.on_messages([TASK], CancellationToken())
-
-    assert without_ids(response.inner_messages or []) == [
-        generation_event(WORKS, WORKS_CODE),
-        execution_event(0, "42\n", OK),
-    ]
-    assert without_ids([response.chat_message]) == [answer_message("It is 42.")]
-
-
 async def test_a_cut_off_answer_is_never_run_and_asked_for_again(executor: CodeExecutor) -> None:
     cut = "```python\nprint(1)\n```\nand\n```python\nopen('ran', 'w')\nprint("
     client = scripted(model_answer(cut, cost=2), WORKS, "It is 42.")

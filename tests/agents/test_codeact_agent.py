@@ -250,6 +250,20 @@ async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: Sandbox
     assert '"total"' in str(system(agent).content)
 
 
+async def test_typed_values_of_final_answer_are_checked_and_may_be_json_text(
+    session: SandboxCodeExecutor,
+) -> None:
+    wrong = python("final_answer('many')")
+    right = python("import json\nfinal_answer(json.dumps({'total': 42}))")
+    client = scripted(wrong, right)
+    agent = CodeActAgent("actor", session, model_client=client, output_content_type=Sum)
+    result = await agent.run(task=[TASK])
+    metadata = {"steps": "2", "answered_by": "final_answer"}
+    expected = StructuredMessage[Sum](content=Sum(total=42), source="actor", metadata=metadata)
+    assert comparable(result.messages[-1:]) == [plain(expected)]
+    assert "ValueError: the value: Input should be an object" in str(received_by(client)[1][-1].content)
+
+
 async def test_a_typed_answer_that_never_fits_is_text_and_says_so(session: SandboxCodeExecutor) -> None:
     agent = CodeActAgent(
         "actor", session, model_client=scripted("a", "b"), output_content_type=Sum, budget=Budget(max_steps=1)

@@ -10,19 +10,16 @@ from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
-    ModelClientStreamingChunkEvent,
     StructuredMessage,
     StructuredMessageFactory,
     TextMessage,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.ui import Console
-from autogen_core import Image
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from PIL import Image as PILImage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import CodeActAgent
@@ -70,42 +67,6 @@ async def test_two_agents_in_a_team_are_shown_by_the_console(
     assert received_by(two.model_client)[0][1:] == [  # type: ignore[arg-type]
         UserMessage(content="6 * 7?", source="user"),
         UserMessage(content="x is 6.", source="one"),
-    ]
-
-
-async def test_metadata_distinguish_chunks_of_model_and_code(session: SandboxCodeExecutor) -> None:
-    acts = python("print('out')")
-    client = ReplayChatCompletionClient([acts, "Done."])
-    agent = CodeActAgent("actor", session, model_client=client, model_client_stream=True, stream_output=True)
-    chunks = [m async for m in agent.run_stream(task="Go.") if isinstance(m, ModelClientStreamingChunkEvent)]
-    of_code = [chunk.content for chunk in chunks if chunk.metadata == {"chunk_of": "execution"}]
-    of_model = [chunk.content for chunk in chunks if not chunk.metadata]
-    assert "".join(of_code) == "out\n"
-    assert "".join(of_model).split() == [*acts.split()[:-1], "```Done."]  # AutoGen's replay client keeps words only
-
-
-async def test_images_of_tools_reach_a_model_with_vision(session: SandboxCodeExecutor) -> None:
-    def photo(size: int) -> Image:
-        """Take a photo."""
-        return Image.from_pil(PILImage.new("RGB", (size, size), "red"))
-
-    acts, shown = python("print(photo(3))\nphoto(4)"), "[image 1: 3×3 pixels]\n'[image 1: 4×4 pixels]'\n"
-    sees, blind = scripted(acts, "Red.", vision=True), scripted(acts, "No idea.")
-    result = await CodeActAgent("actor", session, model_client=sees, tools=[photo]).run(task="Look.")
-    await CodeActAgent("actor", session, model_client=blind, tools=[photo]).run(task="Look.")
-
-    content = received_by(sees)[1][-1].content
-    assert isinstance(content, list)
-    assert content[0] == shown
-    assert [part.image.size for part in content[1:] if isinstance(part, Image)] == [(3, 3), (4, 4)]
-    assert received_by(blind)[1][-1] == from_agent(
-        f"{shown.rstrip()}\n\nHost tools returned 2 images, which you can't see."
-    )
-    (event,) = [m for m in result.messages if isinstance(m, CodeExecutionEvent)]
-    calls = event.result.tool_calls  # type: ignore[attr-defined]
-    assert [(call.name, call.result, len(call.images)) for call in calls] == [
-        ("photo", "[image 1: 3×3 pixels]", 1),
-        ("photo", "[image 1: 4×4 pixels]", 1),
     ]
 
 

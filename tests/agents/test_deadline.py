@@ -1,4 +1,4 @@
-"""`DeadlineClient` in front of AutoGen's OpenAI client and a real server that sends nothing."""
+"""Calls over HTTP: a deadline for a server that sends nothing, and one that refuses to count."""
 
 import asyncio
 import time
@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import CreateResult, UserMessage
 
+from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.model_calls import DeadlineClient, ModelTimeoutError
+from tests.agents.support import WORKS
 from tests.openai_server import OpenAIServer, Reply
 
 QUESTION = [UserMessage(content="What is it all?", source="user")]
@@ -68,3 +71,13 @@ async def test_a_token_ends_a_silent_call(stream: bool) -> None:
         token.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
+
+
+async def test_a_server_that_refuses_to_count_in_streams_is_asked_once(executor: CodeExecutor) -> None:
+    async with OpenAIServer([WORKS, "It is 42."], refuses={"include_usage"}) as server:
+        client = server.client()
+        agent = CodeExecutorAgent("coder", executor, model_client=client, model_client_stream=True)
+        result = await agent.run(task="Print 42.")
+    asked = [request.get("stream_options") for request in server.requests]
+    assert asked == [{"include_usage": True}, None, None]
+    assert result.messages[-1].to_text() == "It is 42."

@@ -28,16 +28,13 @@ def block(language: str, code: str, line: int, complete: bool = True) -> Extract
     ("text", "expected"),
     [
         pytest.param(f"Run:\n\n{F}python\nprint(1)\n{F}\nDone.", [block("python", "print(1)\n", 4)], id="plain"),
-        pytest.param(f"{F}py\na\n{F}\n{F}sh\nb\n{F}\n", [block("python", "a\n", 2), block("sh", "b\n", 5)], id="two"),
         pytest.param(f"{F}\na\n{F}", [block("", "a\n", 2)], id="no label"),
         pytest.param("~~~python\na\n~~~\n", [block("python", "a\n", 2)], id="tildes"),
         pytest.param(f"~~~python\n{F}\n~~~\n", [block("python", f"{F}\n", 2)], id="tildes around backticks"),
         pytest.param(f'{F}python title="x.py" {{1,3}}\na\n{F}', [block("python", "a\n", 2)], id="attributes"),
         pytest.param(f"a\r\n{F}python\r\nx\r\ny\r\n{F}\r\n", [block("python", "x\ny\n", 3)], id="crlf"),
-        pytest.param(f"{F}python\rx\r{F}\r", [block("python", "x\n", 2)], id="lone cr"),
         pytest.param(f"{F}python\n{F}\n", [block("python", "", 2)], id="empty"),
         pytest.param(f"{F}python print(1){F}\n", [], id="code span"),
-        pytest.param(f"Use {F}python to open.\n", [], id="in a sentence"),
         pytest.param(f"{F}OUTPUT\n18\n{F}\n", [block("output", "18\n", 2)], id="output"),
         pytest.param(
             f"\0\ud800\n{F}python\n\0\ud800\x0c\x85\u2028x\n{F}",
@@ -63,47 +60,15 @@ def test_well_formed_fences_are_found(text: str, expected: Any) -> None:
             id="glued, then another",
         ),
         pytest.param(
-            f'{F}python\ns = """{F}\n"""\n{F}',
-            [block("python", f's = """{F}\n"""\n', 2)],
-            id="glued, but closed properly",
-        ),
-        pytest.param(
-            f"{F}python\n# {F}x{F}\n", [block("python", f"# {F}x{F}\n", 2, False)], id="a code span is no glued fence"
-        ),
-        pytest.param(
             f"Code:\n{F}py\na\n{F}<end_code>\nObservation: 1\n{F}py\nb\n {F} <end_code> ",
             [block("python", "a\n", 3), block("python", "b\n", 7)],
             id="a stop sequence behind the fence",
         ),
-        pytest.param(
-            f"{F}py\nprint(1){F}<end_code>", [block("python", "print(1)", 2)], id="a stop sequence behind a glued fence"
-        ),
-        pytest.param(
-            f'{F}python\ns = """\n{F}py\na\n{F}<end_code>\n"""\n{F}<end_code>',
-            [block("python", f's = """\n{F}py\na\n{F}<end_code>\n"""\n', 2)],
-            id="a stop sequence in a block that shows it",
-        ),
-        pytest.param(
-            f"{F}py\na\n{F}<end>\n",
-            [block("python", "a\n", 2, False), block("<end>", "", 4, False)],
-            id="no other word ends a block",
-        ),
-        pytest.param(f"{F}`python\na{F}\n", [block("python", f"a{F}\n", 2, False)], id="glued with too short a fence"),
         pytest.param(f"- {F}python\n  a\n    b\n  {F}\n", [block("python", "a\n  b\n", 2)], id="under a list marker"),
         pytest.param(f"1. Do:\n   {F}sh\n   a\n   {F}\n2. b", [block("sh", "a\n", 3)], id="in a list item"),
         pytest.param(f"     {F}python\n     a\n     {F}\n", [block("python", "a\n", 2)], id="deep in a list"),
-        pytest.param(
-            f"   {F}python\nif a:\n  b\n   {F}\n", [block("python", "if a:\n  b\n", 2)], id="fence indented, code not"
-        ),
-        pytest.param(
-            f'  {F}python\n  s = """\nx\n"""\n  {F}\n',
-            [block("python", 's = """\nx\n"""\n', 2)],
-            id="flush string in indented code",
-        ),
         pytest.param(f"\t{F}python\n\ta\n\t\tb\n\t{F}\n", [block("python", "a\n\tb\n", 2)], id="tabs"),
-        pytest.param(f"- {F}python\n\ta\n  {F}\n", [block("python", "  a\n", 2)], id="half a tab"),
         pytest.param(f"> {F}python\n> a\n>   b\n> {F}\nc", [block("python", "a\n  b\n", 2)], id="quoted"),
-        pytest.param(f"x\n- > > {F}sh\n  > > a\n  > > {F}\n", [block("sh", "a\n", 3)], id="quoted twice, in a list"),
         pytest.param(
             f"> {F}python\n> a\n\n{F}sh\nb\n{F}",
             [block("python", "a\n", 2, False), block("sh", "b\n", 5)],
@@ -134,21 +99,6 @@ def test_fences_as_models_write_them_are_found(text: str, expected: Any) -> None
             id="a stray closing fence",
         ),
         pytest.param(
-            f"{F}python\na\n{F}sh\nb\n{F}\n{F}r\nc\n{F}\n{F}js\nd",
-            [
-                block("python", "a\n", 2, False),
-                block("sh", "b\n", 4),
-                block("r", "c\n", 7),
-                block("javascript", "d", 10, False),
-            ],
-            id="several nested in one never closed",
-        ),
-        pytest.param(
-            f"{F}output\n1\n{F}python\na\n{F}\n",
-            [block("output", f"1\n{F}python\na\n{F}\n", 2, False)],
-            id="output never closed",
-        ),
-        pytest.param(
             f"{F}md\n# T\n{F}python\na\n{F}\n",
             [block("markdown", f"# T\n{F}python\na\n{F}\n", 2, False)],
             id="a document never closed",
@@ -177,8 +127,6 @@ def test_longer_fence_contains_shorter_ones() -> None:
             "Now\n<execute>\n\nif a:\n    b\n\n</execute>\nc", [block("python", "if a:\n    b", 4)], id="lines"
         ),
         pytest.param("<execute> print(1) </execute>", [block("python", "print(1)", 1)], id="one line"),
-        pytest.param("<execute> a\nb\n</execute>", [block("python", "a\nb", 1)], id="begins on the tag's line"),
-        pytest.param("<thought> x </thought> <execute>a</execute>", [block("python", "a", 1)], id="after a thought"),
         pytest.param(
             "<execute>a</execute> <execute>b</execute>",
             [block("python", "a", 1), block("python", "b", 1)],
@@ -192,14 +140,7 @@ def test_longer_fence_contains_shorter_ones() -> None:
         pytest.param(
             "- x\n  <execute>\n  if a:\n    b\n  </execute>", [block("python", "if a:\n  b", 3)], id="indented"
         ),
-        pytest.param(" <execute>\nif a:\n b\n </execute>", [block("python", "if a:\n b", 2)], id="indented, code not"),
         pytest.param(f"<execute>\n{F}python\na\n{F}\n</execute>", [block("python", "a\n", 3)], id="a fence inside"),
-        pytest.param(f"<execute>\n{F}\na\n{F}\n</execute>", [block("python", "a\n", 3)], id="a fence inside, no label"),
-        pytest.param(
-            f"<execute>\ns = '''\n{F}sh\nb\n{F}\n'''\n</execute>",
-            [block("python", f"s = '''\n{F}sh\nb\n{F}\n'''", 2)],
-            id="fences in the code",
-        ),
         pytest.param(
             f"{F}text\n<execute>a</execute>\n{F}", [block("text", "<execute>a</execute>\n", 2)], id="inside a fence"
         ),
@@ -209,20 +150,9 @@ def test_longer_fence_contains_shorter_ones() -> None:
             [block("python", "a", 2, False), block("python", "b", 4)],
             id="never closed, another follows",
         ),
-        pytest.param(
-            f"<execute>\n{F}python\na\n{F}\n", [block("python", "a\n", 3, False)], id="never closed, with a fence"
-        ),
         pytest.param(f"I use <execute> tags.\n{F}sh\na\n{F}\n", [block("sh", "a\n", 3)], id="spoken of"),
-        pytest.param(
-            "Code in <execute> tags:\n<execute>\na\n</execute>", [block("python", "a", 3)], id="spoken of, then used"
-        ),
         pytest.param("Use `<execute>` here:\n<execute>a</execute>", [block("python", "a", 2)], id="in backticks"),
         pytest.param("<execute>\n</execute>", [block("python", "", 2)], id="empty"),
-        pytest.param(
-            "<execute>\nprint('<execute>')\n</execute>",
-            [block("python", "print('<execute>')", 2)],
-            id="the word in a string",
-        ),
     ],
 )
 def test_execute_tags_are_found(text: str, expected: Any) -> None:

@@ -198,15 +198,6 @@ async def test_images_that_are_not_shown_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_all_images_of_a_result_share_one_size_limit(tmp_path: Path) -> None:
-    noise = PILImage.effect_noise((1_000, 1_000), 99).convert("RGB")
-    for number in range(4):
-        noise.save(tmp_path / f"{number}.png", compress_level=0)
-    artifacts = tuple(Artifact(f"{n}.png", 1, "image/png", tmp_path / f"{n}.png") for n in range(4))
-    images, left_out = images_of(ExecutionResult(0, "", None, artifacts=artifacts))
-    assert (len(images), [name for name, _ in left_out]) == (1, ["1.png", "2.png", "3.png"])
-
-
 def test_a_large_image_of_a_host_tool_is_scaled_down() -> None:
     given = as_tool_image(PILImage.new("RGB", (3_000, 1_000)))
     images, _ = images_of(ExecutionResult(0, "", None, tool_calls=(ToolCall("photo", {}, "ok", images=(given,)),)))

@@ -105,9 +105,3 @@ def test_here_document_that_never_ends_is_cut_off(text: str) -> None:
 )
 def test_what_looks_like_a_here_document_runs(code: str) -> None:
     assert codes(f"```bash\n{code}\n```\nIt's done.") == [code]
-
-
-def test_command_in_one_line_of_fences_is_named() -> None:
-    for text in ("Install with ```sh pip3 install Flask ``` and go on.", "```python print(6 * 7)```"):
-        found = find_code([text], {"python", "sh"})
-        assert (found.blocks, [each.reason for each in found.not_run]) == ([], ["unfenced"])

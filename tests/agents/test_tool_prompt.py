@@ -114,8 +114,8 @@ def test_tools_are_shown_in_short_and_many_by_some_names() -> None:
     assert describe_tools(tools(*many(90))) == "\n".join([COMPACT, "```python", *lines, "```"])
     long = describe_tools(tools(*many(40, "Look " * 40)))
     assert f"  # {('Look ' * 40)[:119]}…\n" in long
-    described = describe_tools(tools(*many(500)))
-    assert described.startswith(f"{MANY.format(count=500)}\n- look_0, look_1, look_2, ")
+    described = describe_tools(tools(*many(200)))
+    assert described.startswith(f"{MANY.format(count=200)}\n- look_0, look_1, look_2, ")
     assert (described[-1], len(described.splitlines()[-1])) == ("…", MAX_NAMES_CHARS + 2)
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, UserProxyAgent
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
 from autogen_agentchat.base import Response
 from autogen_agentchat.conditions import HandoffTermination, MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.messages import HandoffMessage, TextMessage
@@ -59,21 +59,6 @@ async def test_handoffs_give_the_same_messages_as_the_swarm_of_autogen():
     theirs = await conversation(Swarm(trio(), termination_condition=condition, emit_team_events=True))
     assert mine == theirs
     assert mine[1][0] == "Handoff to user from bob detected."
-
-
-async def test_a_person_can_be_a_participant():
-    asked = []
-
-    def answer(prompt):
-        asked.append(prompt)
-        return "Yes, do it."
-
-    person = UserProxyAgent("user", input_func=answer)
-    ann = agent("ann", [transfer("user"), "Done."], "user")
-    team = Team([ann, person], max_turns=3, speakers=Handoff())
-    result = await team.run(task="go")
-    assert texts_of(result)[-2:] == [("user", "Yes, do it."), ("ann", "Done.")]
-    assert len(asked) == 1
 
 
 async def test_a_handoff_to_nobody_is_a_typed_error_that_says_what_to_change():

@@ -104,15 +104,6 @@ async def test_three_answers_that_name_nobody_are_a_typed_error_and_the_next_run
     assert texts_of(await team.run())[0] == ("ann", "a1")
 
 
-async def test_participant_that_is_no_candidate_is_not_accepted():
-    clients = models(**SCRIPTS, selector=["cy", "ann"])
-    team = ours(clients, candidate_func=lambda thread: ["ann", "bob_b"])
-    stream = team.run_stream(task="go")
-    assert [(await anext(stream)).source for _ in range(2)] == ["user", "ann"]
-    await stream.aclose()
-    assert received(clients)["selector"][1][-1].content == "That names cy. Answer with exactly one of ['ann', 'bob_b']."
-
-
 @pytest.mark.parametrize("found", [[], ["dora"], None])
 async def test_candidates_that_are_no_participants_are_a_typed_error(found):
     async def candidates(thread):

@@ -4,12 +4,11 @@ import asyncio
 import logging
 
 import pytest
-from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
-from autogen_ext.models.replay import ReplayChatCompletionClient
+from autogen_agentchat.teams import RoundRobinGroupChat
 
 from autogen_codeact.teams import Team
 
-from .support import CountingAgent, NoQuotaLeft, ScriptedAgent, SleepingAgent, cut_short, others, texts_of
+from .support import CountingAgent, NoQuotaLeft, ScriptedAgent, SleepingAgent, cut_short, others
 
 
 @pytest.fixture(autouse=True)
@@ -50,14 +49,3 @@ async def test_cancelling_a_run_in_autogens_team_ends_it_in_under_a_second(tidy)
     assert others() == set()
     assert not polite.finished
     await refused(team)
-
-
-async def test_autogens_selector_in_a_team():
-    selector = ReplayChatCompletionClient(["x", "y"])
-    inner = SelectorGroupChat([CountingAgent("x"), CountingAgent("y")], selector, name="inner", max_turns=2)
-    assert texts_of(await Team([inner, CountingAgent("a")], max_turns=2).run(task="go")) == [
-        ("user", "go"),
-        ("x", "heard 1"),
-        ("y", "heard 2"),
-        ("a", "heard 3"),
-    ]

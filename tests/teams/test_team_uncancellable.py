@@ -14,8 +14,6 @@ from autogen_codeact.teams import Team
 from .support import (
     CountingAgent,
     NoQuotaLeft,
-    ScriptedAgent,
-    SleepingAgent,
     Stateless,
     UncancellableAgent,
     begun,
@@ -91,24 +89,6 @@ async def test_a_state_is_saved_and_loaded_around_a_turn_that_does_not_end():
     assert uncancellable.heard == [["elsewhere"], ["two"]]
 
 
-async def test_the_participant_finds_its_token_cancelled():
-    found = []
-
-    class Polite(SleepingAgent):
-        async def on_messages(self, messages, cancellation_token):
-            try:
-                return await super().on_messages(messages, cancellation_token)
-            except asyncio.CancelledError:
-                found.append(cancellation_token.is_cancelled())
-                raise
-
-    polite = Polite()
-    run = asyncio.create_task(Team([polite]).run(task="one"))
-    await polite.begun.wait()
-    await cancelled(run)
-    assert found == [True]
-
-
 async def test_no_turn_begins_after_a_condition_that_ignores_its_cancellation(caplog):
     counting = CountingAgent()
     begun, let_go = asyncio.Event(), asyncio.Event()
@@ -182,18 +162,3 @@ async def test_a_termination_condition_that_hangs_is_cut_short():
     await cut_short(team, condition)
     assert others() == set()
     assert (await team.run()).stop_reason == "enough"
-
-
-async def test_counters_begin_anew_after_a_failure():
-    scripted = ScriptedAgent([])
-    team = Team([CountingAgent(), scripted], termination_condition=MaxMessageTermination(4), max_turns=5)
-    scripted.script = [NoQuotaLeft()]
-    with pytest.raises(NoQuotaLeft):
-        await team.run(task="one")  # two messages, one turn
-    second = await team.run(task="two")
-    assert len(second.messages) == 4
-    turns = Team([CountingAgent(), scripted], max_turns=2)
-    scripted.script = [NoQuotaLeft()]
-    with pytest.raises(NoQuotaLeft):
-        await turns.run(task="one")
-    assert len((await turns.run()).messages) == 2

@@ -6,7 +6,6 @@ from autogen_agentchat.messages import MultiModalMessage, StopMessage, TextMessa
 from autogen_core import ComponentModel
 
 from autogen_codeact.teams import FinalWordTermination
-from tests.cases import case
 
 FINAL = [
     "TERMINATE",
@@ -39,22 +38,20 @@ NOT_FINAL = [
 ]
 
 
-async def test_final_word_ends_the_conversation():
-    for text in FINAL:
-        with case(text):
-            condition = FinalWordTermination(sources=["coder"])
-            stop = await condition([TextMessage(content=text, source="coder")])
-            assert stop is not None
-            assert (stop.content, stop.source) == ("coder said TERMINATE", "FinalWordTermination")
-            assert condition.terminated
+@pytest.mark.parametrize("text", FINAL)
+async def test_final_word_ends_the_conversation(text):
+    condition = FinalWordTermination(sources=["coder"])
+    stop = await condition([TextMessage(content=text, source="coder")])
+    assert stop is not None
+    assert (stop.content, stop.source) == ("coder said TERMINATE", "FinalWordTermination")
+    assert condition.terminated
 
 
-async def test_other_text_does_not_end_the_conversation():
-    for text in NOT_FINAL:
-        with case(text):
-            condition = FinalWordTermination(sources=["coder"])
-            assert await condition([TextMessage(content=text, source="coder")]) is None
-            assert not condition.terminated
+@pytest.mark.parametrize("text", NOT_FINAL)
+async def test_other_text_does_not_end_the_conversation(text):
+    condition = FinalWordTermination(sources=["coder"])
+    assert await condition([TextMessage(content=text, source="coder")]) is None
+    assert not condition.terminated
 
 
 async def test_only_the_chat_messages_of_its_sources_count():

@@ -95,32 +95,6 @@ async def test_a_block_that_only_writes_what_has_changed_is_rebuilt(make: Make, 
     assert printed == ["mine another\n"]
 
 
-async def test_folders_are_the_same_as_the_first_time(make: Make, work: Path) -> None:
-    blocks = [
-        "import os\nos.mkdir('out')\nos.makedirs('deep/er')\nopen('out/a.txt', 'w').write('a')\nNone",
-        "open('deep/er/b.txt', 'w').write('b')\nfound = sorted(os.listdir()), os.listdir('out')\nNone",
-    ]
-    state, _, _ = await run_turn(await make(), None, *blocks)
-    _, words, printed = await run_turn(await make(), state, "print(found, os.listdir('out'), os.listdir('deep/er'))")
-    assert words == SAME.format("2 blocks were")
-    assert printed == ["(['deep', 'out'], ['a.txt']) ['a.txt'] ['b.txt']\n"]
-
-
-async def test_modules_that_blocks_have_written_are_the_same_as_the_first_time(make: Make) -> None:
-    """Replayed blocks follow each other within the second by which Python tells a changed module."""
-    blocks = [
-        "open('mod.py', 'w').write('X = 1')\nimport mod\none = mod.X",
-        "import importlib, time\ntime.sleep(max(0, 1.2 - time.time() % 1))",
-        "open('mod.py', 'w').write('X = 2')\nimportlib.reload(mod)\ntwo = mod.X",
-    ]
-    state, _, _ = await run_turn(await make(), None, *blocks)
-    assert len(state["journal"]["entries"]) == 3
-    state["journal"]["entries"][1]["code"] = "import importlib"  # the model's time to think
-    _, words, printed = await run_turn(await make(), state, "print(one, two)")
-    assert words == SAME.format("3 blocks were")
-    assert printed == ["1 2\n"]
-
-
 def seven() -> int:
     """A function for the code."""
     return 7
@@ -170,34 +144,3 @@ async def test_temporary_files_of_a_block_that_was_not_rebuilt_are_removed(make:
     )
     assert "block 2 was not rebuilt: it ended with `error` (FileNotFoundError: " in words
     assert printed == ["False False\n"]
-
-
-async def test_what_a_block_that_is_not_rebuilt_has_put_among_packages_is_gone(make: Make, work: Path) -> None:
-    """A later one would import it."""
-    (work / "data.txt").write_text("VALUE = 1\n")
-    site = "import os, site\nfolder = site.getusersitepackages()\nos.makedirs(folder, exist_ok=True)\n"
-    blocks = [
-        site + "with open(folder + '/copied.py', 'w') as copy, open('data.txt') as file:\n    copy.write('VALUE = 2')",
-        "import copied\nvalue = copied.VALUE",
-    ]
-    state, _, _ = await run_turn(
-        await make(), None, blocks[0].replace("    copy.write", "    file.read(), copy.write"), blocks[1]
-    )
-    (work / "data.txt").write_text("VALUE = 3\n")
-    _, words, printed = await run_turn(await make(), state, "print('value' in globals())")
-    assert "- block 1 was not rebuilt: it ended with `error` (FileNotFoundError: " in words
-    assert printed == ["False\n"]
-
-
-async def test_a_journal_without_manifests_is_run_on_a_copy_with_a_note(make: Make, work: Path) -> None:
-    (work / "prices.csv").write_text("100\n")
-    state, _, _ = await run_turn(await make(), None, "unit = 'euro'", DOUBLE)
-    for entry in state["journal"]["entries"]:
-        del entry["files"], entry["connections"]
-    _, words, printed = await run_turn(await make(), state, "print(unit, rows, open('prices.csv').read())")
-    assert words == DIFFERENT.format("2 blocks were") + (
-        "- block 1 ran on the files of now: which ones it found is not on record\n"
-        "- block 2 ran on the files of now: which ones it found is not on record"
-    )
-    assert printed == ["euro [200] 200\n\n"]
-    assert (work / "prices.csv").read_text() == "200\n"
