@@ -126,36 +126,42 @@ class TestConfig:
 class TestLoadedConfig:
     """One argument after the other, through the config, in a container that was really created."""
 
-    async def test_limits_user_network_and_root(self, sandbox_image):
-        limits = Limits(memory="300m", cpus=0.5, pids=99, nofile=128, workspace="9m", tmp="8m", files=700)
-        given = DockerCommandLineCodeExecutor(limits=limits, user="1234:2345", network="bridge", seccomp="engine")
-        async with round_trip(given) as executor:
+    async def test_container_has_all_that_was_asked_for(self, sandbox_image, tmp_path, monkeypatch):
+        (tmp_path / "given.txt").write_text("given\n")
+        tmp_path.chmod(0o755)
+        monkeypatch.setenv("MY_KEY", "the key")
+        given = DockerCommandLineCodeExecutor(
+            limits=Limits(memory="300m", cpus=0.5, pids=99, nofile=128, workspace="9m", tmp="8m"),
+            user="1234:2345",
+            network="bridge",
+            seccomp="engine",
+            extra_volumes={str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}},
+            extra_hosts={"one.example": "10.1.2.3"},
+            environment={"KEY": "${MY_KEY}", "TZ": "${NO_SUCH:-UTC}"},
+            preload=["decimal"],
+            timeout=3,
+        )
+        executor = round_trip(given)
+        # A default is a value too, and stays behind.
+        with pytest.raises(ValueError, match="NO_SUCH"):
+            await executor.start()
+        monkeypatch.setenv("NO_SUCH", "CET")
+        async with executor:
             with closing(connect()) as client:
                 found = inspect(client, executor.container_name)
             host = found["HostConfig"]
             assert (host["Memory"], host["NanoCpus"], host["PidsLimit"]) == (300 << 20, 5 * 10**8, 99)
             assert (host["NetworkMode"], host["ReadonlyRootfs"]) == ("bridge", True)
-            assert host["SecurityOpt"] == ["no-new-privileges:true"]
-            assert host["CapDrop"] == ["ALL"]
-            assert found["Config"]["User"] == "1234:2345"
-            code = "import os, socket; print(os.getuid(), os.getgid(), len(socket.if_nameindex()) > 1)"
-            assert await out(executor, code) == "1234 2345 True\n"
-
-    async def test_volumes_and_hosts(self, sandbox_image, tmp_path):
-        (tmp_path / "given.txt").write_text("given")
-        tmp_path.chmod(0o755)
-        given = DockerCommandLineCodeExecutor(
-            extra_volumes={str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}}, extra_hosts={"one.example": "10.1.2.3"}
-        )
-        async with round_trip(given) as executor:
-            with closing(connect()) as client:
-                host = inspect(client, executor.container_name)["HostConfig"]
+            assert (host["SecurityOpt"], host["CapDrop"]) == (["no-new-privileges:true"], ["ALL"])
             assert host["Binds"] == [f"{tmp_path}:/mnt/given:ro"]
-            assert host["ExtraHosts"] == ["one.example:10.1.2.3"]
-            assert await out(executor, "cat /mnt/given/given.txt; echo; grep one /etc/hosts", "sh") == (
-                "given\n10.1.2.3\tone.example\n"
-            )
+            code = "import os, socket, sys; print(os.getuid(), os.getgid(), len(socket.if_nameindex()) > 1)"
+            assert await out(executor, code) == "1234 2345 True\n"
+            code = "print(os.environ['KEY'], os.environ['TZ'], 'MY_KEY' in os.environ, 'decimal' in sys.modules)"
+            assert await out(executor, f"import os, sys; {code}") == "the key CET False True\n"
+            shown = await out(executor, "cat /mnt/given/given.txt; grep one /etc/hosts; echo $KEY", "sh")
+            assert shown == "given\n10.1.2.3\tone.example\nthe key\n"
             assert (await run(executor, "touch /mnt/given/x", "sh")).exit_code == 1
+            assert (await run(executor, "import time; time.sleep(60)")).outcome == "timeout"
 
     async def test_device_requests(self, sandbox_image):
         executor = round_trip(DockerCommandLineCodeExecutor(device_requests=[CUBE, ONE]))
@@ -175,21 +181,6 @@ class TestLoadedConfig:
         with pytest.raises(SandboxStartError, match="device_requests"):
             await executor.start()
         assert containers() == set()
-
-    async def test_environment_preload_and_timeout(self, sandbox_image, monkeypatch):
-        monkeypatch.setenv("MY_KEY", "the key")
-        environment = {"KEY": "${MY_KEY}", "TZ": "${NO_SUCH:-UTC}"}
-        executor = round_trip(DockerCommandLineCodeExecutor(environment=environment, preload=["decimal"], timeout=3))
-        # A default is a value too, and stays behind.
-        with pytest.raises(ValueError, match="NO_SUCH"):
-            await executor.start()
-        monkeypatch.setenv("NO_SUCH", "CET")
-        async with executor:
-            code = "import os; print(os.environ['KEY'], os.environ['TZ'], 'MY_KEY' in os.environ)"
-            assert await out(executor, code) == "the key CET False\n"
-            assert await out(executor, "echo $KEY", "sh") == "the key\n"
-            assert await out(executor, "import sys; print('decimal' in sys.modules)") == "True\n"
-            assert (await run(executor, "import time; time.sleep(60)")).outcome == "timeout"
 
     async def test_the_packages_of_functions_go_into_a_derived_image(self, sandbox_image, tmp_path):
         """Also where the function was given to another process, which wrote the config."""
@@ -247,11 +238,8 @@ class TestLoadedConfig:
     [
         ({"image": "no such image!"}, ValueError, "not the name of an image"),
         ({"user": "nobody-here"}, SandboxStartError, "nobody-here"),
-        ({"network": "no-such-network"}, SandboxStartError, "no-such-network"),
         ({"container_name": "not a name!"}, SandboxStartError, "container"),
         ({"extra_volumes": {"relative/path!": {"bind": "/x"}}}, SandboxStartError, "volume"),
-        ({"extra_volumes": {"/opt": {"bind": "x"}}}, SandboxStartError, "path"),
-        ({"extra_hosts": {"a": "not an address"}}, SandboxStartError, "address"),
         ({"limits": Limits(cpus=10_000)}, SandboxStartError, "CPU"),
     ],
 )

@@ -79,17 +79,6 @@ class TestAskPerson:
         # What was said holds for that object, and is no part of its config.
         assert policy.dump_component().config == {}
 
-    async def test_person_gets_one_question_at_a_time(self, terminal, screen):
-        policy = AskPerson()
-        waiting = {name: asyncio.ensure_future(policy(request(name))) for name in ("one", "two", "three")}
-        for number in range(1, 4):
-            await screen.shows(ANY_PROMPT, number)
-            await asyncio.sleep(0.02)
-            assert screen.look().count(ANY_PROMPT) == number
-            asked = screen.text.rpartition("call ")[2].partition(" ")[0]
-            terminal.type(f"not {asked}\n")
-            assert await waiting[asked] == ToolApproval(False, f"{NO}: not {asked}")
-
     async def test_question_contains_no_control_characters(self, terminal, screen):
         asked = asyncio.ensure_future(AskPerson()(request(to="a\rb\x1b[2K\u202ec\n")))
         await screen.shows(PROMPT)

@@ -5,19 +5,14 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import pytest_asyncio
-from autogen_core import ComponentLoader
-from autogen_core.tools import FunctionTool
 from pydantic import BaseModel
 
 from autogen_codeact.executors import (
-    AllowTools,
     BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
-    ToolAnswer,
 )
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from tests.abuse.subject import Kind
@@ -60,20 +55,6 @@ class Invoice(BaseModel):
 def bill(customers: list[Customer], amount: Decimal, *, how: Literal["post", "mail"] = "mail") -> list[Invoice]:
     """Write invoices."""
     return [Invoice(customer=each, amount=amount) for each in customers]
-
-
-def level() -> Level:
-    """Give back a class that another tool has too."""
-    return Level.HIGH
-
-
-class Broken:
-    """A tool whose source is no good."""
-
-    name, signature, description, source = "broken", "()", "", "def broken(): pass\nnothing"
-
-    async def run(self, arguments: Any) -> ToolAnswer:
-        raise AssertionError("it is never called")
 
 
 async def double(number: int, times: int = 2) -> int:
@@ -146,14 +127,14 @@ class TestToolsAddedLater:
         assert await out(executor, "x = 1; print('add' in globals())") == "False\n"
         executor.add_tools([double, mcp()])
         assert [tool.name for tool in await executor.list_tools()][:3] == ["bill", "double", "add"]
-        executor.add_tools([double, level])  # what is there already is left alone
+        executor.add_tools([double])  # what is there already is left alone
         code = """
             import host_tools
-            print(double(1), len(bill([], 1)), add(1), host_tools.add is add, level())
+            print(double(1), len(bill([], 1)), add(1), host_tools.add is add)
             print("double" in host_tools.__all__)
             add = 7
         """
-        assert await out(executor, code) == "2 0 3 True 2\nTrue\n"
+        assert await out(executor, code) == "2 0 3 True\nTrue\n"
         assert await out(executor, "print(add == 7)") == f"{executor.mode == 'session'}\n"
         await executor.stop()
 
@@ -166,33 +147,3 @@ class TestToolsAddedLater:
             assert await out(executor, "print(double(2))") == "4\n"
             await executor.restart()
             assert await out(executor, "print(double(3))") == "6\n"
-
-    async def test_added_tools_whose_source_fails_raise_an_error_when_they_are_called(self):
-        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
-            executor.add_tools([Broken()])
-            code = "try:\n    broken(1)\nexcept RuntimeError as error:\n    print(error)"
-            said = "the source of this host tool failed in the sandbox: NameError: name 'nothing' is not defined\n"
-            assert await out(executor, code) == said
-
-
-class TestConfig:
-    @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
-    async def test_config_keeps_tools_and_policy(self, kind: Any) -> None:
-        tool = FunctionTool(double, "Multiply.")
-        config = kind(tools=[tool], approve_tool=AllowTools(["double"])).dump_component()
-        with pytest.warns(UserWarning, match="SECURITY WARNING"):
-            loaded = ComponentLoader.load_component(config, kind)
-        assert loaded.dump_component() == config
-        try:
-            assert await out(loaded, "print(double(4))") == "8\n"
-        finally:
-            await loaded.stop()
-
-    def test_config_names_what_it_cannot_keep(self):
-        with pytest.raises(ValueError, match="These tools can't be written into a config: `double`, `bill`"):
-            DockerCommandLineCodeExecutor(tools=[double, bill]).dump_component()
-
-        async def approve(request: Any) -> Any: ...
-
-        with pytest.raises(ValueError, match=r"^approve_tool=`.*approve` can't be written into a config: use a policy"):
-            DockerCommandLineCodeExecutor(approve_tool=approve).dump_component()

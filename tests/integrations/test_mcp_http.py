@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -164,17 +163,6 @@ async def test_requests_need_the_token_and_a_host_and_origin_of_this_machine(ser
         assert (await client.post(url, headers=large, content=b"[" * 5_000_000)).status_code == 413
     async with connected(url, "secret") as session:
         assert await run(session, "6 * 7") == "42"
-
-
-def test_a_port_in_use_is_an_error_of_both_commands() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as used:
-        port = str(used.getsockname()[1])
-        said = f"can't listen on 127.0.0.1, port {port}: Address already in use. Give --http another [HOST:]PORT."
-        done = codeact("mcp", "--sandbox", "bubblewrap", "--http", port)
-        assert (done.status, done.err) == (2, f"codeact: {said}\n")
-        command = [sys.executable, "-m", "codeact_sandbox.integrations.command", "mcp", "--http", port]
-        other = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-        assert (other.returncode, other.stderr) == (1, f"codeact-sandbox: {said}\n")
 
 
 def test_options_that_do_not_fit_are_errors() -> None:

@@ -305,22 +305,6 @@ def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) ->
     assert finished.stderr == ("codeact: The Python package `mcp` is missing. Install it: pip install 'mcp<3'\n")
 
 
-def test_file_that_is_no_image_is_not_sent_as_one(talk: Talk) -> None:
-    calls = (
-        ("run_code", {"code": "open('fake.png', 'w').write('text'); print('printed')"}),
-        ("run_code", {"code": r"open('odd\nname.png', 'w').write('x'); print('printed')"}),
-        ("run_code", {"code": "open('story.txt', 'w').write('GIF8 is a year'); print('printed')"}),
-        ("read_file", {"name": "story.txt"}),
-    )
-    fake, odd, _, story = talk(*calls)[1:]
-    assert not fake["error"]
-    assert text(fake).startswith("printed\nNote: The image fake.png is not shown: it is neither a PNG nor a JPEG file")
-    assert odd["error"]  # its name is none for the folder on the host
-    assert "printed" in text(odd)
-    assert r"odd\nname.png could not be copied to work_dir" in text(odd)
-    assert text(story) == "GIF8 is a year"
-
-
 @pytest.mark.parametrize("major", [1, 2], ids=["mcp 1", "mcp 2"])
 def test_displayed_image_is_sent_as_an_image(talk: Talk, major: int) -> None:
     show = (
@@ -351,17 +335,3 @@ Shown()
     assert text(failed).endswith("Changed files:\nfigure-2.png\nfigure-3.png")
     assert after["content"] == [["image", "image/png"]]
     assert [kind for kind, _ in more["content"]] == ["text", *["image"] * 8]
-
-
-def test_many_and_large_files_stay_small_results(talk: Talk) -> None:
-    calls = (
-        ("run_code", {"code": "for number in range(1000):\n    open(f'{number:04}' + 'x' * 200, 'w').close()"}),
-        ("list_files", {}),
-        ("run_code", {"code": "open('large.txt', 'w').truncate(100_000_000) and None"}),
-        ("read_file", {"name": "large.txt"}),
-    )
-    made, listed, _, large = talk(*calls)[1:]
-    assert len(text(made)) < 60_000
-    assert text(listed).endswith("and 800 more files")
-    assert large["error"]
-    assert "large.txt has 100,000,000 bytes" in text(large)

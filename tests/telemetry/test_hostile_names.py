@@ -33,13 +33,3 @@ def test_texts_of_hostile_code_are_cut_and_can_be_encoded(exported: Exported) ->
     outer, first, second = exported.spans
     assert [len(span.name) for span in (outer, first, second)] == [25, 213, 17]
     assert all(len(encoded(span)) < 700_000 for span in (outer, first, second))
-
-
-def test_deep_and_wide_arguments_are_cut(exported: Exported) -> None:
-    observer = SpanObserver(Spans(None, Content(None)))
-    wide = {f"key {number}": list(range(1000)) for number in range(1000)}
-    observer.call_finished(
-        CallFinished(CallIntent(BlockId("box", 1), 1, "look", wide), ToolCall("look", wide, "ok", 1))
-    )
-    (span,) = exported.spans
-    assert len(encoded(span)) < 400_000

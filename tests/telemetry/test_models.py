@@ -1,6 +1,5 @@
 """`chat` spans of AutoGen's model clients."""
 
-import asyncio
 import json
 from typing import Any, cast
 
@@ -17,11 +16,7 @@ from autogen_core.models import (
     SystemMessage,
     UserMessage,
 )
-from autogen_ext.models.replay import ReplayChatCompletionClient
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from PIL import Image as PILImage
 
@@ -42,11 +37,6 @@ WIRE = {
 
 def traced(client: ChatCompletionClient, content: Content | None = None) -> TracedModel:
     return TracedModel(client, Spans(None, content))
-
-
-def streaming(answer: str) -> ReplayChatCompletionClient:
-    """A model whose streams come in words."""
-    return ReplayChatCompletionClient([answer], scripted().model_info)
 
 
 async def test_span_of_a_call_over_http(exported: Exported) -> None:
@@ -91,36 +81,6 @@ async def test_span_of_a_refused_call(exported: Exported, stream: bool) -> None:
     span = exported.one("chat scripted")
     assert attributes(span)["error.type"] == "BadRequestError"
     assert (span.status.status_code, span.status.description, span.events) == (StatusCode.ERROR, None, ())
-
-
-async def test_a_stream_that_its_reader_leaves_ends_without_an_error(exported: Exported) -> None:
-    stream = traced(streaming("one two three")).create_stream(QUESTION)
-    assert await anext(stream) == "one "
-    await stream.aclose()
-    assert exported.tree() == ["chat"]
-    assert exported.one("chat").status.status_code == StatusCode.UNSET
-
-
-async def test_two_streams_that_are_read_in_turns_have_their_own_spans(exported: Exported) -> None:
-    streams = [traced(streaming(answer)).create_stream(QUESTION) for answer in ("a b", "c d")]
-    for _ in range(3):
-        for stream in streams:
-            await anext(stream)
-    for stream in streams:
-        assert [item async for item in stream] == []
-    one, other = exported.spans
-    assert one.parent is other.parent is None
-    assert one.context.trace_id != other.context.trace_id
-
-
-async def test_span_of_a_cancelled_call(exported: Exported) -> None:
-    async with OpenAIServer([Reply(silent=True)]) as server:
-        call = asyncio.ensure_future(traced(server.client()).create(QUESTION))
-        await server.requested(1)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-    assert exported.tree() == ["chat scripted !CancelledError"]
 
 
 async def test_all_kinds_of_messages_as_content(exported: Exported) -> None:
@@ -209,29 +169,6 @@ async def test_the_variable_of_opentelemetry_switches_content_on(
     with instrument(agent):
         await agent.run(task="What?")
     assert ("gen_ai.input.messages" in attributes(exported.one("chat"))) is wanted
-
-
-async def test_instrumentations_for_two_providers_end_one_after_the_other(exported: Exported) -> None:
-    other, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(other))
-
-    def names() -> tuple[list[str], list[str]]:
-        ours = [span.name for span in exported.spans if span.name == "chat"]
-        others = [span.name for span in other.get_finished_spans()]
-        exported.exporter.clear()
-        other.clear()
-        return ours, others
-
-    agent = AssistantAgent("actor", scripted("1", "2", "3"))
-    first, second = instrument(agent), instrument(agent, tracer_provider=provider)
-    await agent.run(task="Go.")
-    assert names() == (["chat"], ["chat"])
-    second.uninstrument()
-    await agent.run(task="Go.")
-    assert names() == (["chat"], [])
-    first.uninstrument()
-    await agent.run(task="Go.")
-    assert names() == ([], [])
 
 
 @pytest.mark.parametrize("part", [None, "agent", ChatCompletionClient, print])

@@ -10,15 +10,15 @@ import pytest_asyncio
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import CodeGenerationEvent
-from autogen_agentchat.teams import DiGraphBuilder, RoundRobinGroupChat
+from autogen_agentchat.teams import RoundRobinGroupChat
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval, ToolLimits
-from autogen_codeact.teams import Graph, Selector, Team
+from autogen_codeact.teams import Selector, Team
 from autogen_codeact.telemetry import instrument
-from codeact_sandbox import AsyncSandbox, Sandbox
+from codeact_sandbox import Sandbox
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, WORKS, decision, model_answer, scripted
 from tests.sandbox.pool.pooled import until
@@ -142,19 +142,6 @@ async def test_spans_of_a_retry(executor: Executor, exported: Exported) -> None:
     assert attributes(second) == block(executor.sandbox.blocks)
 
 
-async def test_spans_of_a_timeout(exported: Exported) -> None:
-    code = "print('begun')\nimport time\ntime.sleep(60)"
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=3) as executor:
-        agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It never ends."))
-        with instrument(agent):
-            await agent.run(task="Go.")
-    assert exported.tree() == ["invoke_agent actor", "  chat", "  execute_tool execute_code !timeout", "  chat"]
-    timed_out = exported.one("execute_tool execute_code")
-    error = {"process.exit.code": 124, "codeact.outcome": "timeout", "error.type": "timeout"}
-    assert attributes(timed_out) == block(1, **error, **{"codeact.state": attributes(timed_out)["codeact.state"]})
-    assert timed_out.status.status_code == StatusCode.ERROR
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_spans_of_a_team_with_a_nested_team(executor: Executor, exported: Exported, stream: bool) -> None:
     coder = AssistantAgent("coder", scripted(python("print(6 * 7)")), model_client_stream=stream)
@@ -192,36 +179,6 @@ async def test_spans_of_a_team_whose_speakers_a_model_chooses(exported: Exported
         "invoke_workflow Team",
         *("  chat", "  invoke_agent bob", "    chat", "  chat", "  invoke_agent ann", "    chat"),
     ]
-
-
-async def test_spans_of_a_resumed_run_of_a_team(exported: Exported) -> None:
-    agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.", "Again.")) for name in ("ann", "bob")]
-    team = Team(agents, max_turns=2)
-    states: list[Any] = []
-
-    async def keep(state: Any) -> None:
-        states.append(state)
-
-    team.on_boundary = keep
-    await team.run(task="Talk.")
-    team.on_boundary = None
-    exported.exporter.clear()
-    with instrument(team):
-        _ = [item async for item in team.continue_stream(states[1])]
-    assert exported.tree() == ["invoke_workflow Team", "  invoke_agent bob", "    chat"]
-
-
-async def test_spans_of_agents_that_take_turns_at_the_same_time(exported: Exported) -> None:
-    agents: list[Any] = [AssistantAgent(name, scripted("Yes.")) for name in ("first", "left", "right")]
-    builder = DiGraphBuilder()
-    for agent in agents:
-        builder.add_node(agent)
-    builder.add_edge(agents[0], agents[1]).add_edge(agents[0], agents[2])
-    team = Team(agents, speakers=Graph(builder.build()), name="fan")
-    with instrument(team):
-        await team.run(task="Talk.")
-    turns = [f"  invoke_agent {name}" for name in ("first", "left", "right")]
-    assert exported.tree() == ["invoke_workflow fan", *(line for turn in turns for line in (turn, "    chat"))]
 
 
 async def test_a_stream_that_is_left_early_ends_its_spans(executor: Executor, exported: Exported) -> None:
@@ -302,21 +259,6 @@ def test_a_sandbox_without_an_event_loop_reports_inside_the_span_of_its_caller(e
     ]
 
 
-async def test_blocks_at_the_same_time_in_process_mode_have_their_own_parents(exported: Exported) -> None:
-    tracer = trace.get_tracer("test")
-
-    async def run(name: str) -> None:
-        with tracer.start_as_current_span(name):
-            await box.run(f"look('{name}')")
-
-    async with AsyncSandbox("bubblewrap", mode="process", tools=[look]) as box:
-        with instrument(box):
-            await asyncio.gather(*map(run, ("a", "b", "c")))
-    lines = [line for line in exported.tree() if "database" not in line]
-    tree = ["  execute_tool execute_code", "    execute_tool look"]
-    assert sorted(lines[index : index + 3] for index in (0, 3, 6)) == [[name, *tree] for name in ("a", "b", "c")]
-
-
 async def test_spans_of_refused_and_timed_out_calls(exported: Exported) -> None:
     async def approve(request: Any) -> ToolApproval:
         return ToolApproval(request.name != "look", "no")
@@ -337,13 +279,6 @@ async def test_spans_of_refused_and_timed_out_calls(exported: Exported) -> None:
         "    execute_tool look !ToolRefused",
         "    execute_tool wait !timeout",
     ]
-
-
-async def test_a_model_that_fails_ends_its_spans_with_the_error(executor: Executor, exported: Exported) -> None:
-    agent = CodeActAgent("actor", executor, model_client=scripted())
-    with instrument(agent), pytest.raises(ValueError, match="No more"):
-        await agent.run(task="Go.")
-    assert exported.tree() == ["invoke_agent actor !ValueError", "  chat !ValueError"]
 
 
 async def test_a_cancelled_run_ends_all_its_spans(executor: Executor, exported: Exported) -> None:
