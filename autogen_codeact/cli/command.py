@@ -42,9 +42,12 @@ class Command(_FlagsWithoutType, TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the options."""
+        from autogen_codeact.cli.config import fill
+
         as_json = "--json" in args
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            context = super().make_context(info_name, args, parent, **extra)
+            fill(context.params, lambda name: _is_given(context, name))
         except Exception as error:
             if "unexpected extra argument" in str(getattr(error, "message", "")):
                 error.message += ". Put text with spaces in quotes."  # type: ignore[attr-defined]
@@ -54,13 +57,18 @@ class Command(_FlagsWithoutType, TyperCommand):
 
                 print_json(error_object(error))
             raise
+        return context
+
+
+def _is_given(context: Any, name: str) -> bool:
+    return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
 
 
 class Application(typer.Typer):
     """A typer application. A parameter of a command that is a dataclass stands for the options in its fields."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(cls=_Group, add_completion=False, **options)
+        super().__init__(**{"cls": _Group, "add_completion": False, **options})
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the command line; without boxes, whose lines a screen reader would read aloud, where they are not wanted."""

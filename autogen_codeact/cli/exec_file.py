@@ -40,22 +40,24 @@ NOTEBOOK = ".ipynb"
 FOLDER = "codeact-files"
 
 
-def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
+def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool, quiet: bool) -> int:
     """Run the code of a file, up to the first block that fails."""
     name = "standard input" if file == "-" else file
     if Path(file).suffix.lower() in SCRIPTS:
         choice = replace(choice, others=["mode=process", *(choice.others or ())])
     blocks = read_code(file)
     with _keeping_files(choice) as kept:
-        return run_until_interrupted(_run(blocks, name, kept, as_json=as_json, keep_going=keep_going))
+        return run_until_interrupted(_run(blocks, name, kept, as_json=as_json, keep_going=keep_going, quiet=quiet))
 
 
-async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool) -> int:
+async def _run(
+    blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool, quiet: bool
+) -> int:
     terminal = None if as_json else Terminal()
     status = 0
     async with started(choice) as executor:
         for index, block in enumerate(blocks, 1):
-            if terminal is not None:
+            if terminal is not None and not quiet:
                 terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
             try:
@@ -66,7 +68,7 @@ async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as
                 raise
             if terminal is None:
                 print_json(_to_object(index, block, result))
-            else:
+            elif result.exit_code != 0 or not quiet:
                 hints = [hint.for_person for hint in hints_for(result, executor.known_facts)]
                 if result.outcome == "timeout":
                     hints.append(f"Hint: a block may take {choice.timeout:g} s. --timeout SECONDS sets another limit.")
@@ -165,7 +167,7 @@ def read_code(file: str) -> list[CodeInFile]:
     """Read the code of a file."""
     name = "standard input" if file == "-" else file
     kind = Path(file).suffix.lower()
-    text = _read(file)
+    text = read_text(file, "markdown")
     if kind in SCRIPTS:
         found = [CodeInFile(SCRIPTS[kind], text, script=True)] if text.strip() else []
     else:
@@ -179,11 +181,12 @@ def read_code(file: str) -> list[CodeInFile]:
     return found
 
 
-def _read(file: str) -> str:
+def read_text(file: str, what: str) -> str:
+    """Return the text of a file; `-` is standard input."""
     try:
         if file == "-":
             if sys.stdin.isatty():
-                say("reading markdown from the terminal; Ctrl-D ends it")
+                say(f"reading {what} from the terminal; Ctrl-D ends it")
             data = sys.stdin.buffer.read()
         else:
             data = Path(file).read_bytes()

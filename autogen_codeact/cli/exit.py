@@ -207,9 +207,9 @@ class LastJsonLine:
         else:
             self._print(error_object(error, self.run, self.advice))
 
-    def finish(self, result: TaskResult) -> None:
+    def finish(self, result: TaskResult, answer: str | None) -> None:
         """Keep the result of a run, to be printed at the end."""
-        end = {"type": "TaskResult", "stop_reason": result.stop_reason, "outcome": "completed"}
+        end = {"type": "TaskResult", "stop_reason": result.stop_reason, "outcome": "completed", "answer": answer}
         self.end_with({**end, "run": absolute(self.run)})
 
     def end_with(self, value: dict[str, Any]) -> None:

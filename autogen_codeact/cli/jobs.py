@@ -18,6 +18,7 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 
 agent_option = partial(option, rich_help_panel="Agent")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer, or what the code prints, only.")]
 ViewOption = Annotated[
     bool, typer.Option("--view", help="Show it live in a browser, with buttons to stop and approve.")
 ]
@@ -62,7 +63,7 @@ class AgentChoice:
 class RunJob:
     """The options of `codeact run`."""
 
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")]
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text; or - for standard input.")]
     model: ModelChoice
     agent: AgentChoice
     sandbox: SandboxChoice
@@ -72,6 +73,7 @@ class RunJob:
     approve_later: bool = agent_option(
         False, "--approve-later", help="End before code runs; `codeact resume --approve` goes on, also in days."
     )
+    quiet: QuietOption = False
     as_json: JsonOption = False
 
     def check(self) -> None:

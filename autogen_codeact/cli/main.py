@@ -12,7 +12,7 @@ import typer
 
 from autogen_codeact.cli.command import Application, Command
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
-from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, ResumeJob, RunArgument, RunJob
+from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, QuietOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.mcp import Wrap
 from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
 
@@ -21,6 +21,7 @@ app = Application(
     help="AutoGen agents that solve tasks by writing code and running it in a hardened sandbox.",
     epilog="First steps: `codeact doctor` checks this machine, `codeact demo` shows a run without a model or a key.",
     no_args_is_help=True,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 image_app = Application(help="Build the sandbox images.", no_args_is_help=True)
@@ -80,6 +81,7 @@ def _exec(
     *,
     sandbox: SandboxChoice,
     keep_going: bool = typer.Option(False, "--keep-going", help="Run the blocks after one that fails, too."),
+    quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Run the code of a markdown file or a script in the sandbox. No model is involved.
@@ -89,7 +91,7 @@ def _exec(
     """
     from autogen_codeact.cli.exec_file import run_file
 
-    return run_file(file, sandbox, as_json=as_json, keep_going=keep_going)
+    return run_file(file, sandbox, as_json=as_json, keep_going=keep_going, quiet=quiet)
 
 
 @app.command("run")

@@ -18,7 +18,7 @@ from autogen_codeact.cli.exit import CommandError
 
 DEFAULT_TIMEOUT_S = 120.0
 REPLAY = "replay:"
-NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o, ollama/NAME or replay:FILE."
+NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o, ollama/NAME or replay:FILE, or in CODEACT_MODEL."
 _option = partial(option, rich_help_panel="Model")
 _TIMEOUT_HELP = "Longest wait for an answer of the server, or for a piece of one that is streamed."
 ModelTimeoutOption = Annotated[

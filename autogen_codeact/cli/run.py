@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -22,6 +23,7 @@ from autogen_codeact.agents.code_search import COULD_RUN, is_cut_off
 from autogen_codeact.agents.model_calls import DeadlineClient
 from autogen_codeact.cli import kept_runs
 from autogen_codeact.cli.approval import CodeApproval, ask_about
+from autogen_codeact.cli.exec_file import read_text
 from autogen_codeact.cli.exit import (
     EXIT_INTERRUPTED,
     CommandError,
@@ -69,6 +71,8 @@ class RunPrinter:
         self.failed: bool | None = None  # whether the last code failed; None before any code
         self._answered = self._empty = self._cut_off = self._too_long = False
         self._not_run: list[str] = []
+        self.answer: str | None = None
+        self.quiet = False  # whether nothing is printed but the answer
 
     async def follow(self, events: AsyncGenerator[Message | TaskResult, None], model: ModelChoice) -> TaskResult | None:
         """Print messages as they come, and return the result; an error that the model may have raised has its advice."""
@@ -80,7 +84,7 @@ class RunPrinter:
                     if isinstance(event, TaskResult):
                         result = event
                         await self._judge(event)
-                        if self._json is None:
+                        if self._json is None and not self.quiet:
                             self._transcript.show(event)
                     else:
                         self._show(event)
@@ -94,7 +98,9 @@ class RunPrinter:
         return result
 
     def print_problems(self) -> int:
-        """Print what is wrong with the answer, and return the exit status."""
+        """Print what is wrong with the answer, and return the exit status; if only the answer is wanted, print it."""
+        if self.quiet and self.answer is not None:
+            print(self.answer)  # noqa: T201 - it is the output
         if self._empty:
             say("the model's answer is empty: try again, or another model")
         if self._cut_off:
@@ -113,7 +119,7 @@ class RunPrinter:
             self.failed = message.metadata["exit_code"] != "0"
         if self._json is not None:
             self._json.show(message)
-        else:
+        elif not self.quiet:
             self._transcript.show(message)
 
     async def _judge(self, result: TaskResult) -> None:
@@ -122,6 +128,7 @@ class RunPrinter:
             return
         self._empty = not last.content.strip()
         self._answered = not self._empty and await self._is_final(last)
+        self.answer = last.content if self._answered else None
         if "answered_by" not in last.metadata:  # code can give code as its answer
             blocks = json.loads(last.metadata.get("not_run", "[]"))
             self._not_run = sorted({each["language"] or each["reason"] for each in blocks if _is_to_run(each)})
@@ -147,6 +154,7 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could
     have been run and was not, or is cut off; 4 if it waits for an answer; 130 after Ctrl-C, 143 after SIGTERM.
     """
+    job = replace(job, task=_task(job.task))
     job.check()
     job = replace(job, sandbox=with_skills(job.sandbox))
     check_limits(job.agent, read_limits(job.agent.budget, job.model.spec))
@@ -171,6 +179,18 @@ def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:
     return status
 
 
+def _task(text: str) -> str:
+    """Return the task that the argument of the command means."""
+    if text == "-":
+        return read_text("-", "the task")
+    if not re.search(r"\s", text) and os.path.isfile(text):
+        raise CommandError(
+            f"The task is the name of a file. `codeact exec {text}` runs the code in it; "
+            f"`codeact run - < {text}` gives its text to an agent; else write a sentence."
+        )
+    return text
+
+
 class _Run:
     def __init__(
         self, job: RunJob, client: ChatCompletionClient, folder: Path | None, end: LastJsonLine, progress: Progress
@@ -180,6 +200,7 @@ class _Run:
         self.page: Any = None  # a `LivePage`, of an extra
         self._files_stay = job.sandbox.work_dir is not None
         self._printer = RunPrinter(progress, end, team=job.agent.team, files_stay=self._files_stay)
+        self._printer.quiet = job.quiet
 
     async def run(self) -> int:
         job = self._job
@@ -205,9 +226,9 @@ class _Run:
             self._progress.set(None)
             await self._client.close()
         if result is not None:
-            self._end.finish(result)
+            self._end.finish(result, self._printer.answer)
         status = self._printer.print_problems()
-        if not self._end.enabled:
+        if not (self._end.enabled or job.quiet):
             if status == 0 and self._printer.failed is None:
                 say("the model wrote no code, so none was run")
             kept = (
@@ -228,7 +249,7 @@ class _Run:
     def _events(self, executor: CodeExecutor) -> AsyncGenerator[Message | TaskResult, None]:
         job = self._job
         self._progress.set(THINKING)
-        shown = not job.as_json
+        shown = not (job.as_json or job.quiet)
         target = make_agent(
             job.agent, self._limits, self._client, executor, stream=shown and sys.stdout.isatty(), stream_output=shown
         )
@@ -298,7 +319,7 @@ async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progr
     except RunError as error:
         raise without_key(error, (agent.model for agent in plan.started.agents)) from error
     if result is not None:
-        end.finish(result)
+        end.finish(result, printer.answer)
     return printer.print_problems()
 
 

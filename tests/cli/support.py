@@ -41,6 +41,7 @@ _SECRETS = (
         "LLAMA_API_KEY",
     ),
     *("OLLAMA_API_KEY", "OLLAMA_HOST"),
+    *("CODEACT_MODEL", "CODEACT_BASE_URL"),
 )
 
 
@@ -65,7 +66,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     client of a model 30 ms of processor time.
     """
     kept = {name: value for name, value in os.environ.items() if name not in {*_SECRETS, "SSL_CERT_FILE"}}
-    kept["SSL_CERT_DIR"] = str(Path(__file__).parent)
+    kept["SSL_CERT_DIR"] = kept["XDG_CONFIG_HOME"] = str(Path(__file__).parent)
     return {**kept, "COLUMNS": "100", "TERM": "xterm-256color", **(more or {})}
 
 

@@ -64,7 +64,13 @@ def test_json_is_one_message_per_line_and_a_task_result(tmp_path):
     assert (thought["content"], second["retry_attempt"]) == ("hm", 1)
     assert worked["result"] == {"exit_code": 0, "output": "42\n"}
     assert (answer["source"], answer["content"]) == ("coder", "It is 42.")
-    assert result == {"type": "TaskResult", "stop_reason": None, "outcome": "completed", "run": None}
+    assert result == {
+        "type": "TaskResult",
+        "stop_reason": None,
+        "outcome": "completed",
+        "answer": "It is 42.",
+        "run": None,
+    }
 
 
 def test_text_output_has_a_title_per_step_and_no_colours(tmp_path):
@@ -394,3 +400,28 @@ def test_a_component_that_is_not_json_is_named_with_its_line(tmp_path):
     done = run("task", "--model", str(file))
     problem = "Expecting property name enclosed in double quotes at column 14"
     assert (done.status, done.err) == (2, f"codeact: {file}:3 is not JSON: {problem}\n")
+
+
+def test_the_task_may_come_from_standard_input(tmp_path):
+    model = replay(tmp_path, "It is 42.")
+    done = codeact(
+        "run", "-", "--sandbox", "bubblewrap", "--model", model, "--save", "none", "--json", stdin="What is 6*7?\n"
+    )
+    assert done.objects[0]["content"] == "What is 6*7?\n"
+    done = codeact("run", "-", "--model", model, stdin=" ")
+    assert (done.status, done.err) == (2, "codeact: The task is empty: describe what the agent should do.\n")
+
+
+def test_a_task_that_is_a_file_asks_what_is_meant(tmp_path):
+    (tmp_path / "notes.md").write_text("Sum it.")
+    done = codeact("run", "notes.md", "--model", replay(tmp_path, "It is 42."), cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert "`codeact exec notes.md` runs the code in it; `codeact run - < notes.md` gives its text" in done.err
+
+
+@pytest.mark.parametrize("arguments", [["run", "What is it?", "--save", "none"], ["exec", "page.md"]])
+def test_quiet_prints_the_answer_or_output_only(tmp_path, arguments):
+    (tmp_path / "page.md").write_text(code("print('It is 42.')"))
+    model = ["--model", replay(tmp_path, code("print(6 * 7)"), "It is 42.")] if arguments[0] == "run" else []
+    done = in_bubblewrap(*arguments, *model, "--quiet", cwd=tmp_path)
+    assert (done.status, done.out, done.err) == (0, "It is 42.\n", "")
