@@ -2,7 +2,7 @@
 
 It stands in for the model's words only; HTTP, JSON, server-sent events and the clients are the real ones:
 
-    async with OpenAIServer(["first answer", Reply("second", break_after=2)]) as server:
+    async with OpenAIServer(["first answer", Reply("second", pause_after=2)]) as server:
         agent = CodeExecutorAgent("coder", executor, model_client=server.client())
         ...
         assert server.requests[0]["messages"] == [...]
@@ -47,15 +47,12 @@ class Reply:
         finish_reason: Why it stopped.
         prompt_tokens: Reported usage.
         completion_tokens: Reported usage.
-        break_after: In a stream, cut the connection after so many pieces of content.
-        ends_after: In a stream, end after so many pieces of content as if the answer was complete, but without a `finish_reason`.
         pause_after: In a stream, send nothing more after so many pieces of content, until the client hangs up.
         trickles: Send the answer's bytes one by one, which is never done, until the client hangs up.
         endless: Never stop talking, until the client hangs up.
         silent: Never answer, until the client hangs up.
         status: Other than 200: refuse with this HTTP status, `content` being the error message.
         headers: More headers of a refusal.
-        body: Sent as it is, in place of everything that the format asks for.
     """
 
     content: str = ""
@@ -64,15 +61,12 @@ class Reply:
     finish_reason: str = "stop"
     prompt_tokens: int = 7
     completion_tokens: int = 3
-    break_after: int | None = None
-    ends_after: int | None = None
     pause_after: int | None = None
     trickles: bool = False
     endless: bool = False
     silent: bool = False
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: str | None = None
 
 
 Answer = Callable[[list[dict[str, Any]]], str | Reply]
@@ -90,8 +84,6 @@ class OpenAIServer:
         self._answer = None if isinstance(replies, list) else replies
         self.refuses = refuses
         self.requests: list[dict[str, Any]] = []
-        self.authorizations: list[str | None] = []
-        """The header of each request, in the order in which they came."""
         self.stopping = threading.Event()
         self._clients: list[OpenAIChatCompletionClient] = []
         self._recorded = threading.Condition()
@@ -225,7 +217,6 @@ class _Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path != "/v1/chat/completions":
             return self._refuse(Reply(f"no such path: {self.path}", status=404))
-        self.server.owner.authorizations.append(self.headers["Authorization"])
         reply = self.server.owner.take(request)
         try:
             if reply.status != 200:
@@ -234,10 +225,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.owner.stopping.wait()
             elif reply.trickles:
                 self._chunked("text/event-stream", self._trickle(), broken=True)
-            elif reply.body is not None:
-                self._raw(200, "text/event-stream" if request.get("stream") else "application/json", reply.body)
             elif request.get("stream"):
-                self._chunked("text/event-stream", self._events(request, reply), broken=reply.break_after is not None)
+                self._chunked("text/event-stream", self._events(request, reply), broken=False)
             elif reply.endless:
                 self._chunked("application/json", self._endless_body(request, reply), broken=True)
             else:
@@ -309,8 +298,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield event({"reasoning_content": reply.thought})
         for index, each in enumerate(_tool_calls(reply)):
             yield event({"tool_calls": [{"index": index, **each}]})
-        stops = [after for after in (reply.break_after, reply.ends_after, reply.pause_after) if after is not None]
-        for piece in _pieces(reply.content)[: min(stops, default=None)]:
+        for piece in _pieces(reply.content)[: reply.pause_after]:
             yield event({"content": piece})
         if reply.pause_after is not None:
             self.server.owner.stopping.wait()
@@ -318,7 +306,7 @@ class _Handler(BaseHTTPRequestHandler):
         while reply.endless and not self.server.owner.stopping.wait(0.01):
             number += 1
             yield event({"content": f"and on {number} "})
-        if not stops:
+        if reply.pause_after is None:
             yield event({}, _finish_reason(reply))
             if (request.get("stream_options") or {}).get("include_usage"):
                 yield _event({**envelope, "choices": [], "usage": _usage(reply)})

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.core
@@ -12,7 +13,6 @@ import typer.main
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.cli.main import app
 from tests import processes
-from tests.cases import case
 from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).parents[1]
@@ -130,19 +130,18 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
     assert PRINTS[(page, number)] in done.stdout
 
 
-def test_command_of_the_docs_is_accepted() -> None:
-    for page, words in commands():
-        with case(page, words):
-            if words[0] == "make":
-                makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-                targets = [word for word in words[1:] if "=" not in word]
-                assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
-                continue
-            command, arguments = typer.main.get_command(app), words[1:]
-            while isinstance(command, typer.core.TyperGroup):
-                command, arguments = command.commands[arguments[0]], arguments[1:]
-            # Parses the options and runs nothing; an unknown option is a UsageError.
-            command.make_context(words[0], arguments)
+@pytest.mark.parametrize(("page", "words"), commands())
+def test_command_of_the_docs_is_accepted(page: Any, words: Any) -> None:
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        targets = [word for word in words[1:] if "=" not in word]
+        assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+        return
+    command, arguments = typer.main.get_command(app), words[1:]
+    while isinstance(command, typer.core.TyperGroup):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    # Parses the options and runs nothing; an unknown option is a UsageError.
+    command.make_context(words[0], arguments)
 
 
 def test_every_link_between_pages_has_its_target():

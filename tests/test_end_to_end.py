@@ -9,31 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.conditions import TextMentionTermination
-from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
-from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import CancellationToken, ComponentLoader
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+from autogen_core import ComponentLoader
 from PIL import Image, ImageChops
 
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.teams import Team, coder_executor_team
-from tests.openai_server import OpenAIServer, Reply, structured
+from autogen_codeact.teams import coder_executor_team
+from tests.openai_server import OpenAIServer, structured
 from tests.wire import (
     ANSWER,
     FAILS_CODE,
-    MODES,
     REPAIR_CODE,
     SYSTEM,
     TASK,
     PlainAgent,
     by,
     conversation,
-    cost,
     decision,
-    events,
     failed_output,
     failure_message,
     fenced,
@@ -47,8 +41,6 @@ from tests.wire import (
 )
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
-
-PLAN = "Take the root of the sum of the squares."
 
 
 def reloaded(component: Any) -> Any:
@@ -108,46 +100,6 @@ async def test_agent_generates_fails_decides_repairs_and_reflects(
 
 
 # Teams
-
-
-def round_robin(participants: list[Any]) -> Any:
-    return RoundRobinGroupChat(participants, termination_condition=TextMentionTermination("TERMINATE"))
-
-
-def our_team(participants: list[Any]) -> Any:
-    return Team(participants, termination_condition=TextMentionTermination("TERMINATE"))
-
-
-@pytest.mark.parametrize(("mode", "make", "load"), [("process", round_robin, same), ("session", our_team, reloaded)])
-async def test_agent_works_in_a_team_with_an_assistant(
-    mode: str, make: Callable[[list[Any]], Any], load: Callable[[Any], Any]
-) -> None:
-    async with OpenAIServer([Reply(PLAN, completion_tokens=5), *script(mode)]) as server:
-        client = server.client()
-        planner = AssistantAgent("planner", client, system_message="Plan.")
-        coder = PlainAgent(
-            "coder",
-            DockerCommandLineCodeExecutor(mode=mode, timeout=20),
-            model_client=client,
-            max_retries_on_error=1,
-        )
-        team = load(make([planner, coder]))
-        async with team._participants[1]._code_executor:
-            result = await team.run(task=TASK)
-        for participant in team._participants:
-            await participant._model_client.close()
-
-    assert shown(result.messages) == shown(
-        [
-            TextMessage(content=TASK, source="user"),
-            TextMessage(content=PLAN, source="planner", models_usage=cost(5)),
-            *events(mode),
-        ]
-    )
-    plan = [{"role": "system", "content": "Plan."}, by("user", TASK)]
-    assert received_messages(server) == [plan, *conversation(mode, by("planner", PLAN))]
-    assert formats(server) == [None, None, "json_schema", None, None]
-    assert result.stop_reason == "Text 'TERMINATE' mentioned"
 
 
 @pytest.mark.parametrize(("mode", "load", "stream"), [("process", same, False), ("session", reloaded, True)])
@@ -270,39 +222,3 @@ async def test_model_receives_that_a_timeout_restored_the_session() -> None:
         "duration_s": "",
     }
     assert result.messages[-1].to_text() == "42"
-
-
-async def test_reset_restarts_the_session_and_forgets_the_conversation() -> None:
-    answers = [fenced("x = 41\n"), "Noted.", fenced("print('x' in globals())\n"), "It is gone."]
-    async with (
-        OpenAIServer([*answers]) as server,
-        DockerCommandLineCodeExecutor(mode="session", timeout=20) as executor,
-    ):
-        agent = PlainAgent("coder", executor, model_client=server.client())
-        await agent.run(task="Let x be 41.")
-        await agent.on_reset(CancellationToken())
-        await agent.run(task="Is there an x?")
-
-    again = [SYSTEM, by("user", "Is there an x?")]
-    assert received_messages(server)[2:] == [again, [*again, model(answers[2]), by("coder", "False\n")]]
-
-
-@pytest.mark.parametrize("mode", MODES)
-async def test_saved_conversation_continues_in_another_agent(mode: str) -> None:
-    async with OpenAIServer([*script(mode), "It was 5.0."]) as server:
-        async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
-            first = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
-            await first.run(task=TASK)
-            state = json.dumps(await first.save_state())
-        async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
-            second = PlainAgent("coder", executor, model_client=server.client())
-            await second.load_state(json.loads(state))
-            result = await second.run(task="How long was it?")
-
-    assert received_messages(server)[4] == [*conversation(mode)[3], model(ANSWER), by("user", "How long was it?")]
-    rebuilt = (
-        "The session was rebuilt: its 2 blocks were run again in a fresh sandbox, without network and on a copy of the files. "
-        "Host tools were not called, and what the code had left running (threads, subprocesses) was ended. All went as before."
-    )
-    told = [("coder", rebuilt)] if mode == "session" else []
-    assert texts_of(result.messages) == [("user", "How long was it?"), *told, ("coder", "It was 5.0.")]

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import case
-
 
 def for_type_checkers(source: Path) -> dict[str, str]:
     """The names that are imported where a type checker looks, and the module that each is from."""
@@ -24,8 +22,9 @@ def for_type_checkers(source: Path) -> dict[str, str]:
     }
 
 
-def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
-    for package in [
+@pytest.mark.parametrize(
+    "package",
+    [
         "codeact_sandbox",
         "autogen_codeact.executors",
         "autogen_codeact.agents",
@@ -33,13 +32,14 @@ def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
         "autogen_codeact.runs",
         "autogen_codeact.batch",
         "autogen_codeact.viewer",
-    ]:
-        with case(package):
-            module = importlib.import_module(package)
-            assert module.__file__ is not None
-            homes = for_type_checkers(Path(module.__file__))
-            assert module.__all__ == sorted(homes) == dir(module)
-            for name, home in homes.items():
-                assert getattr(module, name) is getattr(importlib.import_module(home), name)
-            with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
-                module.nothing  # noqa: B018
+    ],
+)
+def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__file__ is not None
+    homes = for_type_checkers(Path(module.__file__))
+    assert module.__all__ == sorted(homes) == dir(module)
+    for name, home in homes.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+    with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
+        module.nothing  # noqa: B018

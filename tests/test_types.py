@@ -20,7 +20,6 @@ from autogen_codeact.executors.docker import DockerArguments
 from codeact_sandbox import BubblewrapOptions, DockerOptions, Limits
 from codeact_sandbox.types import option_types
 from codeact_sandbox.types.options import SandboxOptions
-from tests.cases import case
 from tests.test_docs import programs
 
 pytestmark = pytest.mark.more
@@ -110,14 +109,13 @@ WRITTEN: list[tuple[Any, type[BaseModel], list[str], tuple[str, ...]]] = [
 ]
 
 
-def test_written_types_are_those_of_the_models() -> None:
-    for written in WRITTEN:
-        with case(written):
-            keywords, model, more, without = written
-            fields = {name: field.annotation for name, field in model.model_fields.items() if name not in without}
-            fields |= {name: Limits.model_fields[name].annotation for name in more}
-            assert get_type_hints(keywords) == fields
-            assert keywords.__required_keys__ == frozenset()
+@pytest.mark.parametrize("written", WRITTEN)
+def test_written_types_are_those_of_the_models(written: Any) -> None:
+    keywords, model, more, without = written
+    fields = {name: field.annotation for name, field in model.model_fields.items() if name not in without}
+    fields |= {name: Limits.model_fields[name].annotation for name in more}
+    assert get_type_hints(keywords) == fields
+    assert keywords.__required_keys__ == frozenset()
 
 
 def test_types_of_any_sandbox_are_those_of_all() -> None:

@@ -43,13 +43,13 @@ def installed_examples() -> dict[str, Example]:
     return found
 
 
-def swap_imports(code: str, keep: frozenset[str] = frozenset()) -> str:
+def swap_imports(code: str) -> str:
     """The same program with its imports of upstream's classes moved here, and nothing else changed."""
     lines = code.splitlines(keepends=True)
     imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
     for node in sorted(imports, key=lambda node: -node.lineno):
         target, names = MOVED.get(node.module or "", ("", set()))
-        ours = [alias for alias in node.names if alias.name in names - keep]
+        ours = [alias for alias in node.names if alias.name in names]
         if not ours:
             continue
         theirs = [alias for alias in node.names if alias not in ours]

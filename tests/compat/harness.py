@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests import processes
 
+from ..openai_server import OpenAIServer, Reply
 from .examples import swap_imports
-from .replies import Answer, scripted_model
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,11 @@ class Run:
     unsaid: int
 
 
-def run(
-    code: str, folder: Path, *, replies: Sequence[Answer] = (), stdin: str = "", keep: frozenset[str] = frozenset()
-) -> Run:
+def run(code: str, folder: Path, *, replies: Sequence[Reply | str] = (), stdin: str = "") -> Run:
     """Run a program written for upstream with its imports moved here."""
     program = folder / "example.py"
-    program.write_text(swap_imports(code, keep), encoding="utf-8")
-    model = scripted_model(replies).start()
+    program.write_text(swap_imports(code), encoding="utf-8")
+    model = OpenAIServer(list(replies)).start()
     try:
         done = processes.run([str(program)], cwd=folder, env=_environment(model.base_url), text=stdin)
     finally:

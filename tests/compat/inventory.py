@@ -9,8 +9,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from .replies import Answer, tool_call
-
 FENCE = "`" * 3
 
 
@@ -30,7 +28,7 @@ class Entry:
     """
 
     left_out: str = ""
-    replies: tuple[Answer, ...] | None = ()
+    replies: tuple[str, ...] | None = ()
     stdin: str = ""
     prints: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -56,7 +54,7 @@ def ledger(speaker: str, *, done: bool = False) -> str:
     return json.dumps({key: {"reason": "scripted", "answer": answer} for key, answer in answers.items()})
 
 
-MAGENTIC_ONE: tuple[Answer, ...] = (
+MAGENTIC_ONE: tuple[str, ...] = (
     "No facts are needed.",
     "The coder writes, the terminal runs.",
     ledger("Coder"),
@@ -121,27 +119,6 @@ PAGES: dict[str, Entry] = {
     ),
     f"{CORE}/components/tools#1": Entry(program="tools_1.py", prints=("good morning\n", "container ")),
     f"{CORE}/components/user-defined-functions#5": Entry(program="user_defined_functions_5.py", prints=("42\n",)),
-    f"{CORE}/cookbook/tool-use-with-intervention#1": Entry(
-        program="tool_use_with_intervention_1.py",
-        replies=(tool_call("CodeExecutor", code="print('good morning')"), "It printed a greeting."),
-        stdin="y\n",
-        prints=("Run CodeExecutor(", "It printed a greeting."),
-    ),
-    f"{CORE}/design-patterns/code-execution-groupchat#1": Entry(
-        program="code_execution_groupchat_1.py",
-        replies=(
-            code("python", "import no_such_plotting_library"),
-            code("python", "with open('returns.svg', 'w') as file:", "    file.write('<svg/>')", "print('plotted')"),
-            "The plot is saved.",
-        ),
-        prints=(
-            "Runner: exit code 1, ",
-            "ModuleNotFoundError: No module named 'no_such_plotting_library'",
-            "Runner: exit code 0, plotted",
-            "Writer: The plot is saved.",
-            "figure returns.svg: <svg/>",
-        ),
-    ),
     f"{CHAT}/magentic-one#2": Entry(
         program="magentic_one_2.py",
         replies=MAGENTIC_ONE,

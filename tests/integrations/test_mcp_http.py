@@ -116,9 +116,8 @@ def test_clients_without_sessions_get_handles(serve: Serve) -> None:
     assert "there is no session 'other': it has ended. Leave `session` out to begin a new one." in unknown
 
 
-@pytest.mark.parametrize("server", [1, 2])
-async def test_sessions_end_when_clients_close_them_are_idle_or_too_many(serve: Serve, server: int) -> None:
-    url = serve("--max-sessions", "1", "--idle-timeout", "2", server=server)
+async def test_sessions_end_when_clients_close_them_are_idle_or_too_many(serve: Serve) -> None:
+    url = serve("--max-sessions", "1", "--idle-timeout", "2")
     async with connected(url) as one:
         assert await run(one, "x = 1") == "The code printed nothing."
         async with connected(url) as other:
@@ -165,15 +164,23 @@ async def test_requests_need_the_token_and_a_host_and_origin_of_this_machine(ser
         assert await run(session, "6 * 7") == "42"
 
 
-def test_options_that_do_not_fit_are_errors() -> None:
-    for options, message in {
-        ("--http", "x"): "'x' is no address: write PORT or HOST:PORT, such as 127.0.0.1:8000",
-        ("--http", "0.0.0.0:0"): (
-            "0.0.0.0 is reached by other machines, so a token is needed: set the variable CODEACT_MCP_TOKEN."
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--http x", "'x' is no address: write PORT or HOST:PORT, such as 127.0.0.1:8000"),
+        (
+            "--http 0.0.0.0:0",
+            "0.0.0.0 is reached by other machines, so a token is needed: set the variable CODEACT_MCP_TOKEN.",
         ),
-        ("--http", "0", "--work-dir", "x"): (
-            "--work-dir is for one client: with --http, sessions would overwrite each other's files."
+        (
+            "--http 0 --work-dir x",
+            "--work-dir is for one client: with --http, sessions would overwrite each other's files.",
         ),
-    }.items():
-        done = codeact("mcp", *options)
-        assert (done.status, done.err.strip()) == (2, f"codeact: {message}"), options
+        ("--max-sessions 2", "--max-sessions and --idle-timeout are for --http, with many clients: add --http PORT."),
+        ("--allow x", "--allow and --call-log are for the tools of --wrap FILE.json: add that."),
+        ("--wrap none.json", "none.json can't be read: No such file or directory"),
+    ],
+)
+def test_options_that_do_not_fit_are_errors(options: str, message: str) -> None:
+    done = codeact("mcp", *options.split())
+    assert (done.status, done.err.strip()) == (2, f"codeact: {message}")

@@ -13,7 +13,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.types import ElicitRequestParams, ElicitResult
 
-from tests.cli.support import COMMAND, codeact
+from tests.cli.support import COMMAND
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(120)]
 
@@ -38,10 +38,9 @@ def start(servers: Path) -> Start:
     """Starts the server with options, and a client whose user answers as given."""
 
     @asynccontextmanager
-    async def starting(*options: str, answer: Any = None, server: int = 1) -> AsyncIterator[ClientSession]:
+    async def starting(*options: str, answer: Any = None) -> AsyncIterator[ClientSession]:
         command = ["mcp", "--sandbox", "bubblewrap", "--wrap", str(servers), *options]
-        environment = {"PYTHONPATH": str(MCP_2)} if server == 2 else {}
-        parameters = StdioServerParameters(command=str(COMMAND), args=command, env=environment)
+        parameters = StdioServerParameters(command=str(COMMAND), args=command)
         async with (
             stdio_client(parameters) as (read, write),
             ClientSession(read, write, elicitation_callback=answer) as it,
@@ -61,10 +60,9 @@ def without_times(shown: str) -> str:
     return "\n".join(f"{line.rpartition(', ')[0]}, … s" if line.endswith(" s") else line for line in shown.splitlines())
 
 
-@pytest.mark.parametrize("server", [1, 2])
-async def test_code_calls_the_tools_that_a_search_finds(start: Start, tmp_path: Path, server: int) -> None:
+async def test_code_calls_the_tools_that_a_search_finds(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "calls.jsonl"
-    async with start("--call-log", str(log), server=server) as session:
+    async with start("--call-log", str(log)) as session:
         assert [tool.name for tool in (await session.list_tools()).tools] == ["search_tools", "run_code"]
         found = await text(session, "search_tools", query="take one out of stock", limit=2)
         assert found.splitlines()[:2] == ["def shop.shop_stock_take(sku: str) -> str:", "    Take one out of stock."]
@@ -142,21 +140,3 @@ def test_client_of_mcp_2_with_a_server_of_mcp_2(servers: Path) -> None:
     assert listed == {"tools": ["run_code", "search_tools"]}
     assert found["content"][0][1].startswith("def shop.shop_stock_take(sku: str)")
     assert without_times(ran["content"][0][1]) == "42\nCalls:\nshop.add(a=40): ok, … s"
-
-
-def test_options_that_do_not_fit_are_errors() -> None:
-    for options, message in {
-        ("--allow", "x"): "--allow and --call-log are for the tools of --wrap FILE.json: add that.",
-        (
-            "--mcp",
-            "x.json",
-        ): "`codeact mcp` takes servers of other tools with --wrap FILE.json, not with --mcp: then the client's model sees "
-        "their tools, too.",
-        (
-            "--max-sessions",
-            "2",
-        ): "--max-sessions and --idle-timeout are for --http, with many clients: add --http PORT.",
-        ("--wrap", "none.json"): "none.json can't be read: No such file or directory",
-    }.items():
-        done = codeact("mcp", *options)
-        assert (done.status, done.err.strip()) == (2, f"codeact: {message}"), options
