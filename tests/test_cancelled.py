@@ -13,7 +13,7 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from autogen_codeact.teams import Team, coder_executor_team
+from autogen_codeact.teams import Team
 from tests.openai_server import OpenAIServer, Reply, structured
 from tests.wire import (
     FAILS_CODE,
@@ -128,61 +128,3 @@ async def test_cancelled_run_leaves_nothing(
     tasks = [by("user", TASK)] if isinstance(runner, Team) else []
     begin = [SYSTEM, *tasks, by("user", "Six times seven?")]
     assert received_messages(server) == [begin, [*begin, model(FINE[0]), by("coder", "42\n")]]
-
-
-@pytest.mark.parametrize(
-    ("stage", "mode", "cancel"),
-    [("the coder is asked", "process", by_token), ("the code runs", "session", by_task)],
-)
-async def test_cancelled_team_of_coder_and_executor_leaves_nothing(
-    executors: dict[str, DockerCommandLineCodeExecutor],
-    mode: str,
-    cancel: Callable[[asyncio.Task[Any], CancellationToken], None],
-    stage: str,
-) -> None:
-    executor = executors[mode]
-    async with OpenAIServer([SILENT if stage == "the coder is asked" else SLEEPS]) as server:
-        team = coder_executor_team(server.client(), executor, coder_system_message="Write code.")
-        token = CancellationToken()
-        async with nothing_left(executor):
-            run = await start(team, server, executor, token)
-            cancel(run, token)
-            async with asyncio.timeout(30):
-                with pytest.raises(asyncio.CancelledError):
-                    await run
-
-        await team.reset()
-        server.requests.clear()
-        server.script += [Reply(fenced(WORKS_CODE)), Reply("It is 42. TERMINATE")]
-        result = await team.run(task="Six times seven?")
-
-    assert texts_of(result.messages) == [
-        ("user", "Six times seven?"),
-        ("coder", fenced(WORKS_CODE)),
-        ("executor", "42\n"),
-        ("coder", "It is 42. TERMINATE"),
-    ]
-    begin = [{"role": "system", "content": "Write code."}, by("user", "Six times seven?")]
-    assert received_messages(server) == [begin, [*begin, model(fenced(WORKS_CODE)), by("executor", "42\n")]]
-
-
-async def test_session_keeps_its_variables_after_a_cancelled_block() -> None:
-    answers = [fenced("x = 41\n"), "Noted.", fenced(f"x = 0\n{SLEEPS_CODE}"), fenced("x + 1\n"), "It is 42."]
-    async with (
-        OpenAIServer([*answers]) as server,
-        DockerCommandLineCodeExecutor(mode="session") as executor,
-    ):
-        agent = PlainAgent("coder", executor, model_client=server.client())
-        await agent.run(task="Let x be 41.")
-        async with nothing_left(executor):
-            run = asyncio.create_task(agent.run(task="Sleep."))
-            await runs(executor, "sleep 4711")
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-        await agent.run(task="What follows x?")
-
-    before = [SYSTEM, by("user", "Let x be 41."), model(answers[0])]
-    told = received_messages(server)[-1]
-    assert told[:3] == before
-    assert told[4:] == [model("Noted."), by("user", "What follows x?"), model(answers[3]), by("coder", "42\n")]

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -13,8 +12,6 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import ComponentLoader
 from PIL import Image, ImageChops
 
-from autogen_codeact.agents.code_executor_agent import CARRY_ON
-from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.teams import coder_executor_team
 from tests.openai_server import OpenAIServer, structured
@@ -27,7 +24,6 @@ from tests.wire import (
     PlainAgent,
     by,
     conversation,
-    decision,
     failed_output,
     failure_message,
     fenced,
@@ -171,54 +167,3 @@ async def test_plot_is_sent_only_to_a_model_with_vision(mode: str, vision: bool,
     with Image.open(BytesIO(base64.b64decode(data))) as sent, Image.open(tmp_path / "plot.png") as made:
         assert (sent.format, sent.size) == ("PNG", made.size)
         assert ImageChops.difference(sent.convert("RGB"), made.convert("RGB")).getbbox() is None
-
-
-# Sessions
-
-SLOW_CODE = "import time\nx = 0\nprint('half way', flush=True)\ntime.sleep(60)\n"
-RESTORED = (
-    "The code took too long and was stopped after {} s.\nIts output was:\nhalf way\n\n"
-    "The session's memory was put back to before this code: variables and imports from earlier code are there, "
-    "those of this code are not.\n"
-    "Files, threads and subprocesses are not restored."
-)
-
-
-async def test_model_receives_that_a_timeout_restored_the_session() -> None:
-    answers = [fenced("x = 41\n"), "Noted.", fenced(SLOW_CODE), decision(True, "do not sleep"), fenced("x + 1\n"), "42"]
-    async with (
-        OpenAIServer([*answers]) as server,
-        DockerCommandLineCodeExecutor(mode="session", timeout=4) as executor,
-    ):
-        agent = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
-        await agent.run(task="Let x be 41.")
-        result = await agent.run(task="What follows x?")
-
-    silent = (
-        "The script ran but produced no output to console. The POSIX exit code was: 0. "
-        "If you were expecting output, consider revising the script to ensure content is printed to stdout."
-    )
-    before = [SYSTEM, by("user", "Let x be 41."), model(answers[0]), by("coder", silent), model("Noted.")]
-    told = received_messages(server)
-    (seconds,) = re.findall(r"stopped after (\S+) s", told[3][-2]["content"])
-    assert float(seconds) >= 4
-    failure = [
-        *before,
-        by("user", "What follows x?"),
-        model(answers[2]),
-        by("coder", RESTORED.format(seconds)),
-    ]
-    repair = [*failure, model("do not sleep"), by("coder", CARRY_ON)]
-    assert told[2:] == [
-        failure[:-2],
-        [*failure, by("coder", QUESTION)],
-        repair,
-        [*repair, model(answers[4]), by("coder", "42\n")],
-    ]
-    assert [message.metadata for message in result.messages][2] | {"duration_s": ""} == {
-        "outcome": "timeout",
-        "exit_code": "124",
-        "state": "restored",
-        "duration_s": "",
-    }
-    assert result.messages[-1].to_text() == "42"

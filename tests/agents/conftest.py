@@ -3,13 +3,12 @@
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 
 
@@ -28,23 +27,3 @@ async def session(bubblewrap: None) -> AsyncIterator[SandboxCodeExecutor]:
     """A real sandbox with one interpreter that lives on."""
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
         yield executor
-
-
-EXECUTORS: dict[str, Any] = {
-    "docker": DockerCommandLineCodeExecutor,
-    "bubblewrap": BubblewrapCommandLineCodeExecutor,
-}
-
-
-def started(backend: str, **options: Any) -> SandboxCodeExecutor:
-    """A session of a backend, to be entered, in a sandbox of an earlier test if its options allow that."""
-    executor: SandboxCodeExecutor = EXECUTORS[backend](mode="session", timeout=30, **options)
-    return executor
-
-
-@pytest.fixture(params=EXECUTORS)
-def backend(request: pytest.FixtureRequest) -> str:
-    """The name of each backend in turn."""
-    name: str = request.param
-    request.getfixturevalue("docker_engine" if name == "docker" else name)
-    return name

@@ -81,3 +81,16 @@ def test_invalid_limits_are_refused(kind: Any) -> None:
         kind(limits={"memory": "1g"})
     with pytest.raises(TypeError, match=r"^preload is one string: give a list, \['numpy'\]$"):
         kind(preload="numpy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"max_retries_on_error": -1}, "0 or more"),
+        ({"max_retries_on_error": 1, "model_client": None}, "needs a model_client"),
+        ({"name": "the coder"}, "identifier"),
+    ],
+)
+def test_wrong_value_is_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        made(CodeExecutorAgent, **arguments)

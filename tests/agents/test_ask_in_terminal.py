@@ -124,26 +124,6 @@ async def test_withdrawn_message_needs_a_code_for_the_next_approval(terminal: Te
     assert await approval == ToolApproval(True)
 
 
-@pytest.mark.parametrize("watches", [True, False], ids=["watching loop", "other loop"])
-async def test_terminal_that_can_not_be_opened_again_is_read_too(
-    terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch, watches: bool
-) -> None:
-    def absent(_: int) -> str:
-        raise OSError(2, "no such terminal")
-
-    monkeypatch.setattr("os.ttyname", absent)
-    if not watches:
-        monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", _not_implemented)
-    waiting = asked(person())
-    await screen.shows(PROMPT)
-    terminal.type("42\n")
-    assert (await waiting).chat_message.content == "42"
-
-
-def _not_implemented(*_: object) -> None:
-    raise NotImplementedError
-
-
 async def test_stopped_screen_does_not_stop_the_event_loop(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard error that takes nothing, such as a terminal after Ctrl-S."""
     reading, writing = os.pipe()

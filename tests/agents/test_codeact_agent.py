@@ -1,22 +1,31 @@
 """One turn of the agent that acts in code: which events there are, and exactly what the model was told."""
 
+from typing import Any
+
 import pytest
 from autogen_agentchat.base import TaskResult
+from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
+    CodeGenerationEvent,
     ModelClientStreamingChunkEvent,
     StructuredMessage,
     TextMessage,
     ThoughtEvent,
 )
-from autogen_core.models import SystemMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.ui import Console
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import SystemMessage, UserMessage
 from pydantic import BaseModel
 
 from autogen_codeact.agents import Budget, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import ANSWER_NOT_RUN, CUT_OFF
+from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.teams import Team
 from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import (
     answer_message,
@@ -343,3 +352,50 @@ def test_arguments_that_can_not_be_are_refused() -> None:
         CodeActAgent("actor", executor, model_client=scripted(), budget=5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^prompt_style must be 'markdown' or 'execute', not 'xml'"):
         CodeActAgent("actor", executor, model_client=scripted(), prompt_style="xml")  # type: ignore[arg-type]
+
+
+# Among others
+
+
+@pytest.mark.parametrize("kind", [RoundRobinGroupChat, Team])
+async def test_two_agents_in_a_team_are_shown_by_the_console(
+    session: SandboxCodeExecutor, capsys: pytest.CaptureFixture[str], kind: Any
+) -> None:
+    one = CodeActAgent(
+        "one", session, model_client=scripted(python("x = 6; print('six')"), "x is 6."), stream_output=True
+    )
+    two = CodeActAgent(
+        "two", session, model_client=scripted(python("final_answer({'total': x * 7})")), output_content_type=Sum
+    )
+    team = kind([one, two], termination_condition=MaxMessageTermination(3))
+
+    result = await Console(team.run_stream(task="6 * 7?"))
+
+    assert isinstance(result, TaskResult)
+    assert [(type(message), message.source) for message in result.messages] == [
+        (TextMessage, "user"),
+        (CodeGenerationEvent, "one"),
+        (CodeExecutionEvent, "one"),
+        (TextMessage, "one"),
+        (CodeGenerationEvent, "two"),
+        (CodeExecutionEvent, "two"),
+        (StructuredMessage[Sum], "two"),
+    ]
+    shown = capsys.readouterr().out
+    assert "six\n" in shown
+    assert '"total":42' in shown
+    assert received_by(two.model_client)[0][1:] == [  # type: ignore[arg-type]
+        UserMessage(content="6 * 7?", source="user"),
+        UserMessage(content="x is 6.", source="one"),
+    ]
+
+
+async def test_autogens_executor_works_without_final_answer(executor: CodeExecutor) -> None:
+    client = scripted(python("print(6 * 7)"), "42.")
+    agent = CodeActAgent("actor", executor, model_client=client)
+    result = await agent.run(task="6 * 7?")
+    assert result.messages[-1].to_text() == "42."
+    assert received_by(client)[1][-1] == from_agent("42\n")
+    system = str(received_by(client)[0][0].content)
+    assert (ANSWER_IN_WORDS in system, ANSWER_BY_CALL in system) == (True, False)
+    assert (await agent.save_state())["journal"] is None

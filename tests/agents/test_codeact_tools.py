@@ -1,6 +1,5 @@
 """The agent and functions of the host: its tools, and the call that gives the answer."""
 
-import json
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import SystemMessage
 from autogen_core.tools import FunctionTool
-from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.tool_prompt import TOOLS
@@ -25,7 +23,7 @@ from tests.agents.codeact import (
     python,
     user,
 )
-from tests.agents.support import decision, received_by, scripted
+from tests.agents.support import received_by, scripted
 
 
 def add(a: int, b: int) -> int:
@@ -129,58 +127,6 @@ def test_tools_need_an_executor_that_has_them(executor: CodeExecutor) -> None:
         CodeExecutorAgent("actor", executor, tools=[add])
     with pytest.raises(ValueError, match=complaint):
         CodeActAgent("actor", executor, model_client=scripted(), approve_tool=AllowTools([]))
-
-
-async def yes(request: Any) -> ToolApproval:
-    return ToolApproval(True)
-
-
-@pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
-async def test_the_config_keeps_tools_and_policy(bubblewrap: None, kind: Any) -> None:
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    tools = [FunctionTool(add, "Adds."), FunctionTool(multiply, "Multiplies.")]
-    client = ReplayChatCompletionClient([python("print(add(5, 3))\nmultiply(8, 2)"), decision(False), "8."])
-    agent = kind("actor", executor, model_client=client, tools=tools, approve_tool=AllowTools(["add"]))
-    text = agent.dump_component().model_dump_json()
-
-    with pytest.warns(UserWarning, match="SECURITY WARNING"):  # of AutoGen: a FunctionTool is loaded from source
-        twin = kind.load_component(json.loads(text))
-    assert twin.dump_component().model_dump_json() == text
-    result = await twin.run(task="Go.")
-    await twin.close()
-
-    (ran,) = [message.result for message in result.messages if isinstance(message, CodeExecutionEvent)]
-    assert ran.output.startswith("8\n")
-    assert [(call.name, call.outcome) for call in ran.tool_calls] == [("add", "ok"), ("multiply", "refused")]
-    assert str(ran.error.message) == "the tool multiply is not on the list of allowed tools"
-
-
-@pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
-def test_the_config_names_what_it_cannot_keep(kind: Any) -> None:
-    def make(**options: Any) -> Any:
-        return kind("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted(), **options)
-
-    with pytest.raises(ValueError, match="These tools can't be written into a config: `add`, `multiply`"):
-        make(tools=[add, FunctionTool(add, "Adds.", name="plus"), multiply]).dump_component()
-    with pytest.raises(ValueError, match="approve_tool=`yes` can't be written into a config: use a policy"):
-        make(approve_tool=yes).dump_component()
-
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    agent = kind("actor", executor, model_client=scripted(), approval_func=lambda _: None)
-    with pytest.raises(ValueError, match=r"^Cannot serialize .* with approval_func set"):
-        agent.dump_component()
-
-
-async def test_an_agent_and_its_executor_may_have_the_same_tool_and_not_two_policies(bubblewrap: None) -> None:
-    tool, policy = FunctionTool(add, "Adds."), AllowTools(["add"])
-    executor = BubblewrapCommandLineCodeExecutor(mode="session", tools=[tool], approve_tool=policy)
-    agent = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient([]), tools=[tool])
-    with pytest.warns(UserWarning, match="SECURITY WARNING"):
-        twin = CodeActAgent.load_component(agent.dump_component())
-    assert [tool.name for tool in await twin.code_executor.list_tools()] == ["add"]  # type: ignore[attr-defined]
-    assert twin.dump_component() == agent.dump_component()
-    with pytest.raises(ValueError, match="give it to the executor or to one of its agents"):
-        CodeActAgent("other", executor, model_client=scripted(), approve_tool=yes)
 
 
 async def test_agents_bring_tools_to_sandboxes_of_a_pool(bubblewrap: None) -> None:

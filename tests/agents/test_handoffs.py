@@ -16,14 +16,13 @@ from autogen_core.models import (
     LLMMessage,
     UserMessage,
 )
-from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Handoff as HandoffSpeakers
-from autogen_codeact.teams import Team, load_component
+from autogen_codeact.teams import Team
 from tests.agents.codeact import comparable, from_agent, python
 from tests.agents.support import model_answer, plain, received_by, scripted
 
@@ -197,21 +196,6 @@ def test_invalid_handoffs_are_refused(bubblewrap: None, handoffs: Any, error: An
 async def test_executor_without_host_tools_has_no_handoffs(executor: CodeExecutor) -> None:
     with pytest.raises(ValueError, match=r"can't call host tools: .* or omit tools, approve_tool and handoffs"):
         actor(executor)
-
-
-def test_config_keeps_handoffs_also_from_untrusted_text(bubblewrap: None) -> None:
-    handoffs = [Handoff(target="bob", message="Your turn."), "carol"]
-    agent = actor(bubblewrap_executor(), handoffs=handoffs)
-    text = agent.dump_component().model_dump_json(exclude_none=True)
-    assert json.loads(text)["config"]["handoffs"] == [
-        Handoff(target=name, message=message).model_dump() for name, message in (("bob", "Your turn."), ("carol", ""))
-    ]
-    assert CodeActAgent.load_component(json.loads(text)).dump_component().model_dump_json(exclude_none=True) == text
-    assert "handoffs" not in actor(bubblewrap_executor(), handoffs=[]).dump_component().config
-    executor = bubblewrap_executor()
-    safe = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient([]), handoffs=handoffs)
-    loaded = load_component(safe.dump_component().model_dump_json(exclude_none=True))
-    assert loaded.dump_component().model_dump_json() == safe.dump_component().model_dump_json()
 
 
 async def test_state_after_a_transfer_rebuilds_the_session_without_handing_over(session: SandboxCodeExecutor) -> None:

@@ -14,13 +14,11 @@ from autogen_codeact.executors import (
     AllowTools,
     AskModel,
     AskPerson,
-    DockerCommandLineCodeExecutor,
     ToolApproval,
     ToolApprovalRequest,
 )
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
 from tests.cases import case
-from tests.sandbox.sandboxes import run
 from tests.sandbox.tools.terminals import screen, terminal
 
 __all__ = ["screen", "terminal"]  # fixtures
@@ -78,14 +76,6 @@ class TestAskPerson:
         assert screen.look().count(ANY_PROMPT) == 2
         # What was said holds for that object, and is no part of its config.
         assert policy.dump_component().config == {}
-
-    async def test_question_contains_no_control_characters(self, terminal, screen):
-        asked = asyncio.ensure_future(AskPerson()(request(to="a\rb\x1b[2K\u202ec\n")))
-        await screen.shows(PROMPT)
-        terminal.type("y\n")
-        assert await asked == YES
-        call = 'pay with these arguments:\n{\n  "to": "a\\rb\\u001b[2K\\u202ec\\n"\n}\n'
-        assert screen.text == f"The code wants to call {call}{PROMPT}"
 
     async def test_missing_answer_is_a_no(self, terminal, screen):
         assert await AskPerson(0.1)(request()) == ToolApproval(False, "nobody answered within 0.1 s")
@@ -185,41 +175,3 @@ class TestConfig:
             TypeError, match=r"approve_tool names .*, a replay_chat_completion_client; it must be a tool_policy"
         ):
             load_policy(dumped)
-
-
-async def test_parallel_calls_are_approved_independently(terminal, screen, sandbox_image):
-    """From the sandbox to the terminal and back, after the config has been written and read."""
-
-    async def get(key: int) -> int:
-        return key
-
-    async def pay(amount: int) -> str:
-        return f"paid {amount}"
-
-    policy = AllowTools(["get"], otherwise=AskPerson())
-    again = load_policy(policy.dump_component())
-    code = """
-        from concurrent.futures import ThreadPoolExecutor
-        def attempt(n):
-            try:
-                return get(n) if n % 2 else pay(n)
-            except PermissionError as error:
-                return str(error)
-        print(list(ThreadPoolExecutor(4).map(attempt, range(4))))
-    """
-    async with DockerCommandLineCodeExecutor(tools=[get, pay], approve_tool=again, timeout=30) as executor:
-        running = asyncio.ensure_future(run(executor, code))
-        await screen.shows(PROMPT)
-        first = screen.text.rpartition('"amount": ')[2][0]
-        terminal.type("y\n")
-        await screen.shows(PROMPT, 2)
-        terminal.type("not so much\n")
-        result = await running
-    refused = f"{NO}: not so much"
-    assert result.output == str([f"paid {n}" if str(n) == first else n if n % 2 else refused for n in range(4)]) + "\n"
-    assert sorted((call.name, call.outcome) for call in result.tool_calls) == [
-        ("get", "ok"),
-        ("get", "ok"),
-        ("pay", "ok"),
-        ("pay", "refused"),
-    ]

@@ -15,10 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.cli.support import COMMAND, wait_until
@@ -235,11 +232,6 @@ def owned_by(pid: int) -> list[str]:
     return [each["Id"] for each in found if each["Labels"]["org.autogen-codeact.owner"].endswith(f":{pid}")]
 
 
-def children_of(pid: int) -> list[str]:
-    """Process ids of the children of a process."""
-    return [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
-
-
 @pytest.mark.usefixtures("docker_engine")
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL], ids=["closed", "terminated", "killed"])
 def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., Raw], number: int | None) -> None:
@@ -254,40 +246,6 @@ def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., 
         client.process.send_signal(number)
     client.process.wait(40)
     wait_until(lambda: not owned_by(pid), "the end of the container")
-
-
-@pytest.mark.usefixtures("bubblewrap")
-def test_the_end_of_the_client_ends_bubblewrap(raw: Callable[..., Raw]) -> None:
-    client = raw("--sandbox", "bubblewrap")
-    client.run(2, "6 * 7")
-    client.receive()
-    children = children_of(client.process.pid)
-    assert children
-    os.kill(client.process.pid, signal.SIGKILL)
-    client.process.wait(40)
-    wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children), "the end of bubblewrap")
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_autogens_workbench_is_a_client() -> None:
-    """AutoGen's `McpWorkbench` starts the server; code in another sandbox calls its tools."""
-    from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams  # noqa: PLC0415 - of the extra mcp-workbench
-
-    command = str(COMMAND)
-    arguments = ["mcp", "--sandbox", "bubblewrap"]
-    workbench = McpWorkbench(StdioServerParams(command=command, args=arguments, read_timeout_seconds=100))
-    async with workbench:
-        first = await workbench.call_tool("run_code", {"code": "x = 41"})
-        second = await workbench.call_tool("run_code", {"code": "x + 1"})
-        assert (first.is_error, second.is_error) == (False, False)
-        assert second.to_text() == "42"
-    outer = BubblewrapCommandLineCodeExecutor(tools=[workbench])
-    try:
-        block = CodeBlock(code="print(run_code(code='6 * 7'))", language="python")
-        result = await outer.execute_code_blocks([block], CancellationToken())
-    finally:
-        await outer.stop()
-    assert (result.exit_code, result.output) == (0, "42\n")
 
 
 def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) -> None:

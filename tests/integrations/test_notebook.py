@@ -82,16 +82,6 @@ display(pandas.DataFrame({"a": [1]}))
     assert ran.page.count('<iframe sandbox=""') == 2
 
 
-def test_replaced_displays_are_not_shown_in_the_end(kernel: Kernel) -> None:
-    ran = kernel.run("""%%sandbox
-from IPython.display import HTML, display
-second = display(HTML("second"), display_id=True)
-second.update(HTML("third"))
-""")
-    assert ran.status == "ok"
-    assert (ran.page.count("<iframe"), "third" in ran.page) == (1, True)
-
-
 def test_an_error_fails_the_cell_and_keeps_the_variables(kernel: Kernel) -> None:
     ran = kernel.run("%%sandbox --result failed\nkept = 5\ndef divide(): return 1 / 0\nprint('printed')\ndivide()")
     assert ran.status == "error"

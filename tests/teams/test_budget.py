@@ -12,7 +12,7 @@ from autogen_core.models import RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
-from autogen_codeact.teams import Budget, Selector, Team
+from autogen_codeact.teams import Budget, Team
 
 from .support import CountingAgent, ScriptedAgent, SleepingAgent, coder, others, texts_of
 
@@ -122,18 +122,6 @@ async def test_tokens_of_autogens_nested_teams_count_in_mid_turn(kind):
         result.stop_reason == f"The budget of 100 tokens is used up (110). The turn of {inner.name} was not finished."
     )
     assert ("x", "heard 2") not in texts_of(result)
-
-
-async def test_nobody_speaks_after_a_selector_used_up_the_budget():
-    selector = ReplayChatCompletionClient(["x", "y"])
-    x, y = CountingAgent("x"), CountingAgent("y")
-    team = Team([x, y], speakers=Selector(selector), budget=Budget(max_tokens=1), emit_team_events=True)
-    result = await team.run(task="go")
-    assert texts_of(result) == [("user", "go")]
-    assert result.stop_reason.startswith("The budget of 1 token is used up (")
-    assert (x.heard, y.heard) == ([], [])
-    state = await team.save_state()
-    assert state["agent_states"]["SelectorGroupChatManager"]["previous_speaker"] is None
 
 
 async def test_what_a_run_has_used_counts_when_it_goes_on():

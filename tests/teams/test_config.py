@@ -133,19 +133,6 @@ async def test_state_of_a_team_has_its_participants_and_their_session(session: S
     ]
 
 
-async def test_state_of_coder_and_executor_has_the_thread_and_the_session(session: SandboxCodeExecutor) -> None:
-    client = scripted("```python\nprint(price)\n```", "It is 21. TERMINATE")
-    team = coder_executor_team(client, session)
-
-    await team.load_state(golden("coder_executor_team_state"))
-    result = await team.run(task="What was the price?")
-
-    sources = ["user", "executor", "coder", "executor", "executor", "coder"]  # the executor was next when it was saved
-    assert [message.source for message in result.messages] == sources
-    assert result.messages[-2].to_text() == "21\n"
-    assert result.stop_reason == "coder said TERMINATE"
-
-
 @pytest.mark.parametrize("name", ["team", "coder_executor_team"])
 async def test_configuration_of_a_team_loads_and_is_dumped_with_the_same_values(name: str) -> None:
     config = golden(name)

@@ -4,7 +4,6 @@ import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core.tools import StaticWorkbench
 
-from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CODE_OF_OTHERS
 from autogen_codeact.agents.tool_prompt import TOOLS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
@@ -90,23 +89,6 @@ async def test_a_coder_that_never_ends_is_ended(executor, kwargs, reason):
     assert len(result.messages) == 4
     assert result.stop_reason is not None
     assert result.stop_reason.startswith(reason)
-
-
-async def test_custom_word_and_languages_are_used(executor):
-    coder, reviewer = ScriptedModel(["```sh\necho hi\n```"]), ScriptedModel(["```sh\necho hi\n```"])
-    team = coder_executor_team(
-        coder,
-        executor,
-        reviewer_model_client=reviewer,
-        coder_system_message="C",
-        reviewer_system_message="R",
-        supported_languages=["python"],
-        max_turns=3,
-    )
-    result = await team.run(task="go")
-    assert (coder.told[0][0], reviewer.told[0][0]) == (("system", "C"), ("system", "R"))
-    named = "Code in the thread was not run:\n- a block labelled sh: only python is run here"
-    assert texts_of(result)[-1] == ("executor", f"{CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE} {named}")
 
 
 async def test_code_calls_tools_that_are_described_to_coder_and_reviewer(bubblewrap):

@@ -14,12 +14,7 @@ from .support import (
     CountingAgent,
     NoQuotaLeft,
     ScriptedAgent,
-    SleepingAgent,
     Stateless,
-    cancelled,
-    cut_short,
-    listen,
-    others,
     texts_of,
 )
 
@@ -122,24 +117,6 @@ async def test_what_a_boundary_raises_ends_the_run_and_the_turn_has_not_begun():
     assert counting.heard == []
     team.on_boundary = None
     assert texts_of(await team.run()) == [("counting", "heard 1")]
-
-
-async def test_going_on_is_cancelled_like_a_run():
-    sleeping = SleepingAgent()
-    states = []
-    team = Team([CountingAgent(), sleeping], max_turns=2)
-    noting(team, states)
-    await cut_short(team, sleeping, "go")
-
-    fresh = SleepingAgent()
-    other = Team([CountingAgent(), fresh], max_turns=2)
-    run = asyncio.create_task(listen(other.continue_stream(json.loads(states[1])), []))
-    await fresh.begun.wait()
-    with pytest.raises(ValueError, match="already running"):
-        await anext(other.continue_stream(json.loads(states[1])))
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-    assert others() == set()
-    assert texts_of(await other.run()) == [("sleeping", "heard 2"), ("counting", "heard 1")]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from opentelemetry.trace import StatusCode
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval, ToolLimits
-from autogen_codeact.teams import Selector, Team
+from autogen_codeact.teams import Team
 from autogen_codeact.telemetry import instrument
 from codeact_sandbox import Sandbox
 from tests.agents.codeact import python
@@ -170,17 +170,6 @@ async def test_spans_of_a_team_with_a_nested_team(executor: Executor, exported: 
     assert len({span.context.trace_id for span in exported.spans}) == 1
 
 
-async def test_spans_of_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None:
-    agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.")) for name in ("ann", "bob")]
-    team = Team(agents, speakers=Selector(scripted("bob", "ann"), allow_repeated=True), max_turns=2)
-    with instrument(team):
-        await team.run(task="Talk.")
-    assert exported.tree() == [
-        "invoke_workflow Team",
-        *("  chat", "  invoke_agent bob", "    chat", "  chat", "  invoke_agent ann", "    chat"),
-    ]
-
-
 async def test_a_stream_that_is_left_early_ends_its_spans(executor: Executor, exported: Exported) -> None:
     agent = CodeActAgent("actor", executor, model_client=scripted(python("1"), "Yes."))
     with instrument(agent):
@@ -206,26 +195,6 @@ async def test_spans_of_a_team_of_autogen(executor: Executor, exported: Exported
         "invoke_agent runner",
         "  execute_tool execute_code",
     ]
-
-
-async def test_agents_that_run_at_the_same_time_have_their_own_parents(executor: Executor, exported: Exported) -> None:
-    names = ["first", "second", "third"]
-    agents = [
-        CodeActAgent(name, executor, model_client=scripted(python(f"print(look('{name}'))"), name)) for name in names
-    ]
-    with instrument(*agents):
-        await asyncio.gather(*(agent.run(task="Go.") for agent in agents))
-    lines, trees = exported.tree(), {}
-    starts = [index for index, line in enumerate(lines) if line.startswith("invoke_agent")]
-    for begin, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        trees[lines[begin]] = lines[begin + 1 : end]
-    assert trees == {
-        f"invoke_agent {name}": [
-            *("  chat", "  execute_tool execute_code", "    execute_tool look", f"      database {name}", "  chat"),
-        ]
-        for name in names
-    }
-    assert len({span.context.trace_id for span in exported.spans}) == 3
 
 
 async def test_spans_of_the_start_and_stop_of_a_sandbox(exported: Exported) -> None:
