@@ -224,7 +224,7 @@ def _answer(text: str, output_type: type[BaseModel] | None, candidates: list[str
 
 
 def read_answer(text: str, output_type: type[BaseModel] | None) -> Answer | str:
-    """Make an answer of a message without code, or return why it is none, as a message to the model."""
+    """Make an answer of a message without code, or return the reason why it is not one, as a message to the model."""
     if not text.strip():
         return prompt.EMPTY
     try:

@@ -74,7 +74,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             `chunk_of: execution` in their metadata, because AutoGen's teams accept no other events. Needs an executor that
             can stream. Default: no.
         tools, approve_tool, describe_environment, context_budget: As in `CodeActAgent`; but the default of
-            `context_budget` is no limit.
+            `context_budget` sets no limit.
 
     Raises:
         TypeError: An argument is something else than it says above.
@@ -244,7 +244,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         texts = [message.content for message in messages if isinstance(message, TextMessage)]
         if self._sources is None or not find_code(texts, self._languages).blocks:
             return self.NO_CODE_BLOCKS_FOUND_MESSAGE
-        return CODE_OF_OTHERS.format(sources=" or ".join(self._sources) or "nobody")
+        return CODE_OF_OTHERS.format(sources=" or ".join(self._sources) or "no one")
 
     # Steps of a turn
 

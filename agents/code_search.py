@@ -190,7 +190,7 @@ class NotRunNotes:
     def unreported(self, blocks: Sequence[NotRun], *, ran: bool) -> list[NotRun]:
         """Return the blocks of a message that are still to be reported; `ran` says whether it ran other code.
 
-        A message that ran nothing is the answer if the message before it had such a block, and the model was told so.
+        A message that ran nothing is the answer if the message before it had such a block, and the model was warned.
         """
         if not ran and self._just_named:
             return []
@@ -205,13 +205,13 @@ class RepeatedCode:
     """Notices, during one turn, that the model sends the same code again, as models do that are stuck."""
 
     reported: list[CodeBlock] | None = None
-    """The code of the last step, if the model has just been told that it gives nothing new: if it comes again, it is not run."""
+    """The code of the last step, if the model was just warned that it gives nothing new: if it comes again, it is not run."""
     stuck = False
     """Whether it came again after that."""
     _last: tuple[list[CodeBlock], int, str] | None = None
 
     def remarks(self, blocks: list[CodeBlock], result: CodeResult) -> list[str]:
-        """Return what the model is told if the code had the same result in the step before.
+        """Return the warning for the model if the code had the same result in the step before.
 
         Code that calls host tools, shows figures, makes files or waits may run again and again: not all is in the output. So may
         code that the end of its process has interrupted.

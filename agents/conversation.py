@@ -64,8 +64,8 @@ class ContextBudget:
     """Fits conversations of one agent into a budget. The conversation itself is not changed, only what is sent.
 
     Over the budget, outputs are cut to the names of files that have them, the oldest first, until 60 % of it is used. If that is
-    not enough, the earliest messages are left out. The system message, the latest message of somebody else (the task) and the
-    last 8 messages stay whole, even over the budget.
+    not enough, the earliest messages are left out. The system message, the latest message from another participant (the task)
+    and the last 8 messages stay whole, even over the budget.
     """
 
     def __init__(self, limit: int | None, source: str, keep: Keep) -> None:
@@ -236,7 +236,7 @@ class Conversation:
         messages = await self.messages(token)
         try:
             return await self._ask(messages, token, emit)
-        except UnofferedCall as call:  # such as the `python` of gpt-oss: the model is told once
+        except UnofferedCall as call:  # such as the `python` of gpt-oss: the model gets one warning
             told = UserMessage(content=NO_FUNCTIONS.format(names=call.names), source=self._source)
             result = await self._ask([*messages, told], token, emit)
             return result.model_copy(update={"usage": sum_usage(call.result.usage, result.usage)})

@@ -46,7 +46,7 @@ class ModelCall:
                 async for item in items:
                     yield item
         finally:
-            if hasattr(stream, "aclose"):  # else it is an iterator that somebody wrote as a class
+            if hasattr(stream, "aclose"):  # else it is an iterator written as a class
                 await stream.aclose()
 
 

@@ -185,7 +185,7 @@ class RecordedCalls:
     """Answers the calls of a block as they were answered when it first ran."""
 
     def __init__(self, calls: list[ToolCall]) -> None:
-        self.left = [call for call in calls if call.name]  # one without was no call, and is none again
+        self.left = [call for call in calls if call.name]  # one without a name was not a call then, and is not now
         self.unknown: list[str] = []
 
     async def __call__(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:

@@ -41,7 +41,7 @@ async def choose_executor(sandbox: str = "auto", **options: Unpack[ExecutorKeywo
         options: Arguments of that executor. With "auto", one that only Docker has means Docker.
 
     Raises:
-        ValueError: `sandbox` is none of these, or an option is not for it, or is invalid.
+        ValueError: `sandbox` is unknown, or an option is invalid or not for it.
         SandboxUnavailable: There is no such sandbox here; the message says how to get one.
     """
     given: Mapping[str, Any] = options  # which class takes them is known at run time only

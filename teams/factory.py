@@ -22,7 +22,7 @@ from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.skills import describe_skills
 
 CODER_MESSAGE = """\
-You solve the user's task by writing code that somebody else runs for you.
+You solve the user's task by writing code, which is run for you.
 
 Put all code of a message into one fenced block labelled with its language, whole and ready to run as it is. Print \
 whatever you need to see: you are shown what the code prints, and nothing else. Then wait for the output.
@@ -34,7 +34,7 @@ When the output you were shown solves the task, give the answer in a message wit
 the word TERMINATE. Never use that word in a message with code."""
 
 REVIEWER_MESSAGE = """\
-You review code before it is run. Only code that you send is run, nobody else's.
+You review code before it is run. Only code that you send is run.
 
 If the coder's code does what the task asks and does no harm, repeat it unchanged in one fenced block labelled with \
 its language. If a small correction makes it right, send the whole corrected code instead, and say in a sentence what \
@@ -77,8 +77,8 @@ def coder_executor_team(
         reviewer_model_client: The reviewer's model. Default: the coder's.
         approval_func, tools, approve_tool, supported_languages, stream_output: As in `CodeExecutorAgent`. Coder and reviewer are
             told of the tools, too.
-        coder_system_message: What the coder is told. Default: `CODER_MESSAGE`.
-        reviewer_system_message: What the reviewer is told. Default: `REVIEWER_MESSAGE`.
+        coder_system_message: Instructions for the coder. Default: `CODER_MESSAGE`.
+        reviewer_system_message: Instructions for the reviewer. Default: `REVIEWER_MESSAGE`.
         model_client_stream: Whether the models' answers are also yielded in chunks. Default: no.
         termination_condition: Ends the run. Default: the coder ends a message without code with TERMINATE, or
             `max_messages` have been said.
@@ -91,7 +91,7 @@ def coder_executor_team(
 
     Raises:
         TypeError: An argument is something else than it says above.
-        ValueError: Tools come from a workbench that does not run yet, so that nobody can be told of them.
+        ValueError: Tools come from a workbench that does not run yet, so they are unknown.
     """
     writers = [("coder", model_client, CODER_DESCRIPTION, coder_system_message)]
     if reviewer or reviewer_model_client is not None:

@@ -42,7 +42,7 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
     """Whoever has spoken is followed by the nodes that its edges lead to, at once if there are several.
 
     Conditions of edges look at the last message of whoever has spoken. A node with several incoming edges waits for all of them,
-    or speaks after any, as its edges say. The run ends when nobody is left to speak, and a new task begins at the start.
+    or speaks after any, as its edges say. The run ends when no participant is left to speak, and a new task begins at the start.
 
     Args:
         graph: AutoGen's `DiGraph`; a `DiGraphBuilder` makes one. Its nodes are participants, agents or teams.
@@ -134,7 +134,7 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
                 position.triggered.setdefault(target, []).append(group)
 
     def complete(self, position: GraphPosition, names: Sequence[str]) -> str | None:
-        """Return that nobody is left to speak, if so, and go back to the start."""
+        """Return whether no participant is left to speak, and then go back to the start."""
         if position.ready:
             return None
         begin = self.start(names)

@@ -287,7 +287,7 @@ def load_component(
 
     Args:
         source: JSON text, the path of a JSON file, the parsed JSON, or a result of `dump_component()`.
-        trusted: Whether the configuration comes from somebody who may run code on this machine. Default False.
+        trusted: Whether the author of the configuration may run code on this machine. Default False.
         allow_keys: Whether models of an untrusted configuration may use this process's keys at their vendor's own server,
             for example OPENAI_API_KEY. Default False.
         work_dir: The `work_dir` of each executor of an untrusted configuration. Default None: a temporary folder each.

@@ -61,14 +61,14 @@ class SelectorConfig(BaseModel):
 class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
     """A model reads the conversation and names the next speaker.
 
-    An answer that names nobody, several, or somebody who may not speak is sent back with an explanation, up to three answers in
-    all. The tokens count in the team's budget.
+    An answer that names no participant, several, or one who may not speak is sent back with an explanation, up to three
+    answers in all. The tokens count in the team's budget.
 
     Args:
         model_client: The model.
         prompt: What it is asked, with the fields `{roles}` (names and descriptions), `{participants}` (the names to choose from)
             and `{history}` (what was said). Default: `PROMPT`.
-        allow_repeated: Whether somebody may speak twice in a row. Default: no.
+        allow_repeated: Whether a participant may speak twice in a row. Default: no.
         candidate_func: Takes the messages and returns the names to choose from, sync or async; `allow_repeated` does not matter
             then. A selector that has one can't be dumped. Default: all participants.
 
@@ -99,7 +99,7 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             prompt.format(roles="", participants="", history="")
         except (LookupError, ValueError, AttributeError) as error:
             raise ValueError(
-                f"prompt= has a field that is none of roles, participants and history ({error!r}). Write {{{{ for a brace."
+                f"prompt= has a field other than roles, participants and history ({error!r}). Write {{{{ for a brace."
             ) from None
         self._model_client = model_client
         self._prompt = prompt
@@ -154,7 +154,7 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             named = _named(answer, conversation.names)
             if len(named) == 1 and named[0] in candidates:
                 return named[0]
-            wrong = "names nobody" if not named else f"names {' and '.join(named)}"
+            wrong = "names no participant" if not named else f"names {' and '.join(named)}"
             messages += [
                 AssistantMessage(content=answer, source="selector"),
                 UserMessage(content=f"That {wrong}. Answer with exactly one of {candidates}.", source="user"),
@@ -182,7 +182,7 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
     def _from_config(cls, config: SelectorConfig) -> Self:
         client = ChatCompletionClient.load_component(config.model_client)
         loaded = cls(client, prompt=config.prompt, allow_repeated=config.allow_repeated)
-        loaded._owns_client = True  # nobody else has a reference to it
+        loaded._owns_client = True  # the only reference to it
         return loaded
 
 

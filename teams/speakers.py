@@ -97,7 +97,7 @@ class Speakers(OwnProvider, ABC, ComponentBase[BaseModel], Generic[P]):
         """Update the position after a whole turn."""
 
     def complete(self, position: P, names: Sequence[str]) -> str | None:
-        """Return why nobody is to speak any more, and change the position to that of a new task; else None."""
+        """Return why the conversation ends here, and go to the position of a new task; else None."""
         return None
 
     async def close(self) -> None:
@@ -157,14 +157,14 @@ class RoundRobin(Speakers[RoundRobinPosition], Component[NoOptions]):
 
 
 class HandoffPosition(Position):
-    """Who speaks until somebody hands over; the field of AutoGen's `SwarmManagerState`."""
+    """Who speaks until a handoff; the field of AutoGen's `SwarmManagerState`."""
 
     type: str = "SwarmManagerState"
     current_speaker: str
 
 
 class Handoff(Speakers[HandoffPosition], Component[NoOptions]):
-    """Whoever speaks goes on until a `HandoffMessage` names somebody else; the first participant begins.
+    """The speaker goes on until a `HandoffMessage` names another one; the first participant begins.
 
     To hand over to a user, make a `UserProxyAgent` of that name a participant, or end the run with
     `HandoffTermination(target="…")` and give the user's answer as the next task, in a `HandoffMessage` to a participant.

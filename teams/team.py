@@ -39,7 +39,7 @@ class Team(OwnProvider, BaseTeam, Component[TeamConfig]):
     Args:
         participants: Agents and teams; their names must differ.
         name: What a parent team calls this one. Default: `DEFAULT_NAME`.
-        description: What a parent team is told about it. Default: `DEFAULT_DESCRIPTION`.
+        description: Its description for a parent team. Default: `DEFAULT_DESCRIPTION`.
         termination_condition: Ends a run. Default: none.
         max_turns: Turns in a run, at least 1. Default: no limit.
         custom_message_types: Message types of your own that participants produce; they can't be dumped.
@@ -133,7 +133,7 @@ class Team(OwnProvider, BaseTeam, Component[TeamConfig]):
 
     @property
     def description(self) -> str:
-        """What a parent team is told about this one."""
+        """The description for a parent team."""
         return self._description
 
     @property

@@ -25,7 +25,7 @@ class FinalWordTerminationConfig(BaseModel):
 
 
 class FinalWordTermination(TerminationCondition, Component[FinalWordTerminationConfig]):
-    """Ends the conversation when somebody's message ends with a word, and holds no code that is still to run.
+    """Ends the conversation when a message ends with a word and holds no code that is still to run.
 
     AutoGen's `TextMentionTermination` also fires on the word in code, in quoted output and in thoughts, and forgets its
     sources when it is dumped.

@@ -15,7 +15,7 @@ from autogen_agentchat.teams import BaseGroupChat
 
 logger = logging.getLogger(__name__)
 
-# asyncio itself holds tasks weakly; one that nobody awaits any longer must not be garbage-collected.
+# asyncio itself holds tasks weakly; an abandoned one must not be garbage-collected.
 _left: set[asyncio.Task[Any]] = set()
 
 

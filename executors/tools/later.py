@@ -11,7 +11,7 @@ from autogen_codeact.executors.tools.policies import PolicyConfig, ToolPolicy
 from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
 
 NO_LOG = (
-    "Later() needs the log of a run, which keeps the question: use `recorded(…)` or `codeact run`. In a conversation somebody "
+    "Later() needs the log of a run, which keeps the question: use `recorded(…)` or `codeact run`. In a conversation a person "
     "is there to answer: use AskPerson() there, or a function."
 )
 
@@ -27,7 +27,7 @@ class AsksLater(Protocol):
 
 
 class Later(ToolPolicy, Component[PolicyConfig]):
-    """Asks somebody who may answer in days: the run ends with the question in its log, and `resume` goes on with the answer.
+    """Asks a person who may answer in days: the run ends with the question in its log, and `resume` goes on with the answer.
 
     Pass it as `approve_tool=`, or as `approval_func=` of this package's agents, in runs that have a log.
     """

@@ -138,7 +138,7 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
         except EOFError as error:
             return ToolApproval(False, str(error))
         except TimeoutError:
-            return ToolApproval(False, f"nobody answered within {self.timeout:g} s")
+            return ToolApproval(False, f"no answer within {self.timeout:g} s")
         word = _normalise(answer)
         if word in YES or word in ALWAYS:
             return ToolApproval(True)

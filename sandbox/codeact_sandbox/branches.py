@@ -35,7 +35,7 @@ COMMANDS = (
 )
 CHECKPOINT = "branch"
 _T = TypeVar("_T")
-# The branch whose own work this is: nobody else may use the sandbox meanwhile.
+# The branch whose own work this is: no other may use the sandbox meanwhile.
 inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=None)
 
 
@@ -114,7 +114,7 @@ class AsyncBranch:
         await self._alone(self._keep())
 
     async def _alone(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do something while no block of anybody else runs."""
+        """Do something while no block of another branch runs."""
         token = inside.set(self)
         try:
             async with self._sandbox._session:
@@ -207,7 +207,7 @@ class AsyncBranch:
         await self._files._roll_back(CHECKPOINT)
         await self._files._drain()
         await trees.put_back(self._sandbox, self._saved)
-        # What was put back is no change of the next block.
+        # What was put back does not count as a change by the next block.
         await client.requests.ask({"op": "changed"})
         client.blocks.undelivered = self._undelivered
         await self._drop(client)

@@ -39,7 +39,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_HASH = r"(?<!\S)\#"  # `$#` and `${name#prefix}` are no comments
+_HASH = r"(?<!\S)\#"  # `$#` and `${name#prefix}` are not comments
 _NEVER = "(?!)"
 _LANGUAGES = {
     "python": _Language(

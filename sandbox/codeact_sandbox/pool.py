@@ -123,7 +123,7 @@ class SandboxPool:
         return select.make_client(self.options, self._tools.broker.settings(), self._progress)
 
     def wanted_ahead(self) -> int:
-        """Return how many sandboxes are to be ready: none that nobody will request."""
+        """Return how many sandboxes to keep ready: none that will not be requested."""
         expected = self.expected()
         return self.size if expected is None else min(expected, self.size)
 
@@ -167,7 +167,7 @@ class SandboxPool:
         await self._wait(sandboxes, sandboxes.request_full(), deadline, f"the pool was not full within {limit:g} s")
 
     async def acquire(self) -> RunnerClient:
-        """Lease a sandbox that nobody has used before; its `stop` ends the lease.
+        """Lease an unused sandbox; its `stop` ends the lease.
 
         Raises:
             SandboxNotStarted: The pool is not running.

@@ -226,5 +226,5 @@ async def forward(sandbox: HasCommands, port: int) -> Forward:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
         with contextlib.suppress(SandboxError):
-            await (await opening).close()  # else it would stay open, and nobody would have it
+            await (await opening).close()  # else it would stay open without an owner
         raise

@@ -152,10 +152,10 @@ async def test_without_a_terminal_there_is_a_clear_error(
     waiting = asked(person())
     await screen.shows(PROMPT)
     terminal.hang_up()
-    with pytest.raises(RuntimeError, match="there is nobody to ask any more: the terminal was closed"):
+    with pytest.raises(RuntimeError, match="the terminal was closed before an answer"):
         await waiting
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(RuntimeError, match="there is nobody to ask: this program has no terminal"):
+    with pytest.raises(RuntimeError, match="approval needed, but stdin is not a terminal"):
         await asked(person())
 
 

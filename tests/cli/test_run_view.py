@@ -119,7 +119,7 @@ def test_approve_without_a_terminal_and_without_a_page_runs_nothing(bubblewrap, 
     with start("run", "Go.", "--model", model, *OPTIONS, "--approve", "--save", "none") as process:
         out, _ = process.communicate("", timeout=WAIT_S)
     assert process.returncode == 1
-    assert "there is nobody to ask: this program has no terminal" in out
+    assert "approval needed, but stdin is not a terminal" in out
 
 
 def test_view_needs_a_run_that_is_kept(tmp_path):

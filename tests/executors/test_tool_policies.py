@@ -78,7 +78,7 @@ class TestAskPerson:
         assert policy.dump_component().config == {}
 
     async def test_missing_answer_is_a_no(self, terminal, screen):
-        assert await AskPerson(0.1)(request()) == ToolApproval(False, "nobody answered within 0.1 s")
+        assert await AskPerson(0.1)(request()) == ToolApproval(False, "no answer within 0.1 s")
         await screen.shows("\n[the question about pay was withdrawn; no answer is needed]\n")
         forgotten = asyncio.ensure_future(AskPerson()(request()))
         await screen.shows(PROMPT, 2)
@@ -96,7 +96,7 @@ class TestAskPerson:
         asked = asyncio.ensure_future(AskPerson()(request()))
         await screen.shows(PROMPT)
         terminal.type("\x04")
-        closed = ToolApproval(False, "there is nobody to ask any more: the terminal was closed")
+        closed = ToolApproval(False, "the terminal was closed before an answer")
         assert await asked == closed
         asked = asyncio.ensure_future(AskPerson()(request()))
         await screen.shows(PROMPT, 2)
@@ -106,7 +106,7 @@ class TestAskPerson:
         with open(reading) as pipe, open(writing, "w") as other:  # noqa: ASYNC230 - nobody waits for them
             print("y", file=other, flush=True)
             monkeypatch.setattr("sys.stdin", pipe)
-            absent = "there is nobody to ask: this program has no terminal"
+            absent = "approval needed, but stdin is not a terminal"
             assert await AskPerson()(request()) == ToolApproval(False, absent)
 
 

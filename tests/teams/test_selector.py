@@ -91,7 +91,7 @@ async def test_an_answer_that_names_nobody_or_two_is_sent_back_and_the_third_cou
     candidates = "['ann', 'bob_b', 'cy']"
     asked = [message.content for message in third if isinstance(message, UserMessage)][-2:]
     assert asked == [
-        f"That names nobody. Answer with exactly one of {candidates}.",
+        f"That names no participant. Answer with exactly one of {candidates}.",
         f"That names ann and cy. Answer with exactly one of {candidates}.",
     ]
 

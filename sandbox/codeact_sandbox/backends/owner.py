@@ -31,7 +31,7 @@ class Leftover:
 
     @property
     def orphan(self) -> bool:
-        """Whether nobody can need it any more."""
+        """Whether its owner has ended."""
         return self.owner_state == "dead" and not self.kept
 
     @property

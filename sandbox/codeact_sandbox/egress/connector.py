@@ -15,7 +15,7 @@ from codeact_sandbox.types.host_names import Address, is_address, with_port
 RESOLVE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_ADDRESSES = 4
-# Threads that look up names for one sandbox at the same time, those for which nobody waits any more included.
+# Threads that look up names for one sandbox at the same time, abandoned lookups included.
 MAX_THREADS = 64
 # Finds the IP addresses of a name; it may block, and raises OSError if there are none.
 Resolver = Callable[[str], Sequence[str]]
@@ -80,7 +80,7 @@ async def look_up(resolve: Resolver, host: str, port: int, threads: Threads) -> 
 
 
 def lookup_threads() -> Threads:
-    """Return threads that look up names: one that nobody waits for any more goes on until the name is found."""
+    """Return threads that look up names: an abandoned lookup goes on until the name is found."""
     return Threads(MAX_THREADS, idle_s=0, name="codeact-resolve")
 
 

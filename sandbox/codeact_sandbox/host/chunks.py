@@ -113,4 +113,4 @@ async def stream_output(
             running.cancel()
             await asyncio.wait({running})
         if not running.cancelled():
-            running.exception()  # asyncio would log it if nobody had asked
+            running.exception()  # unless it is retrieved, asyncio logs it

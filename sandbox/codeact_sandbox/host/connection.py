@@ -317,7 +317,7 @@ class Connection:
         with self._lock:
             pending = self._pending.get(ident)
         if pending is None:
-            return  # nobody waits for it any more
+            return  # its caller has stopped waiting
         pending.output_room -= len(payload)
         if pending.output_room < 0:
             raise SandboxProtocolError(f"the sandbox {self._name} sent more output than its limit allows")
@@ -332,7 +332,7 @@ class Connection:
         with self._lock:
             pending = self._pending.get(ident)
         if pending is None:
-            return  # nobody waits for it any more
+            return  # its caller has stopped waiting
         shown = pending.displays.add(checked, data)
         if shown is not None and pending.on_output is not None:
             pending.on_output(wire.DISPLAY, shown)

@@ -51,7 +51,7 @@ def to_answer(value: Any, origin: str, dump: Callable[[Any], Any] | None = None)
     if dump is not None and not images:
         try:
             return ToolAnswer(dump(value))
-        except Exception:  # noqa: BLE001, S110 - annotations are no promises: the value is converted without them
+        except Exception:  # noqa: BLE001, S110 - annotations may be wrong: the value is converted without them
             pass
     try:
         return ToolAnswer(to_jsonable_python(value, by_alias=True, fallback=_fallback), tuple(images))

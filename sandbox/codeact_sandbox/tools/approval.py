@@ -57,5 +57,5 @@ class ToolApproval:
 
 
 ApproveTool = Callable[[ToolApprovalRequest], Awaitable[ToolApproval]]
-"""Called for each call, also for several at the same time, and cancelled when nobody waits for the
+"""Called for each call, also for several at the same time, and cancelled when its caller stops waiting for the
 answer any more; a call is made only if it is approved."""

@@ -40,7 +40,7 @@ class Arguments:
     """The parameters of a function."""
 
     def __init__(self, name: str, types: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        # Beside text, base64 could not be told from it.
+        # Beside text, base64 could not be distinguished from it.
         base64 = not any(map(_mixes_text_and_bytes, types.values()))
         config = ConfigDict(**_CONFIG, **(_BYTES_AS_BASE64 if base64 else {}))
         # Aliases, because not every name can be that of a model's field.

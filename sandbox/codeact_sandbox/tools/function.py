@@ -271,7 +271,7 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             stars = "*" if each.kind == each.VAR_POSITIONAL else "**"
             raise ValueError(
-                f"The tool `{name}` takes `{stars}{each.name}`, which tells nobody what to give; name its parameters, or "
+                f"The tool `{name}` takes `{stars}{each.name}`, which does not say what to pass; name its parameters, or "
                 "take a list or a dict."
             )
     # What a partial binds by keyword is its owner's, and may be a secret.

@@ -51,7 +51,7 @@ def _read_call(payload: bytes, copies: int) -> Request:
     try:
         call = _decode(payload)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the call is no JSON that the host reads: {error}") from None
+        raise ValueError(f"invalid JSON in a tool call: {error}") from None
     match call:
         case {"name": str(), "arguments": dict()}:
             pass
@@ -87,7 +87,7 @@ def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
         data = text.encode()
         copy = from_json(data)
     except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"the tool's result is no JSON: {error}") from None
+        raise TypeError(f"the tool's result can't be written as JSON: {error}") from None
     if len(data) > limit:
         raise ValueError(
             f"the result has {len(data):,} bytes; at most {limit:,} can be sent: return less, or a part of it"

@@ -8,7 +8,7 @@ from typing import Any
 from codeact_sandbox.types.filenames import printable
 
 MAX_SHOWN = 100_000
-"""Characters that are shown to a person; nobody can approve what is longer."""
+"""Characters that are shown to a person; longer text can't be approved."""
 
 
 def shown_whole(text: str) -> str:

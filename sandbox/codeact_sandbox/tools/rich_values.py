@@ -141,7 +141,7 @@ def _kind_of(annotation: Any) -> str | None:
 
 
 def _class_of(kind: str) -> Any:
-    """Return the class of a library; None if nobody has imported the library, because then nothing is of it."""
+    """Return the class of a library; None if the library is not imported, because then no value is an instance of it."""
     module, name, _ = _LIBRARY_TYPES[kind]
     return getattr(sys.modules.get(module), name, None)
 

@@ -30,8 +30,8 @@ QUIET_S = 0.5  # seconds between a question and its prompt; input typed until th
 MAX_LINE_BYTES = 64 * 1024
 PAGE_ROWS = 200  # which no terminal forgets
 
-NO_TERMINAL = "there is nobody to ask: this program has no terminal"
-CLOSED = "there is nobody to ask any more: the terminal was closed"
+NO_TERMINAL = "approval needed, but stdin is not a terminal"
+CLOSED = "the terminal was closed before an answer"
 
 
 class _Screen:
@@ -182,7 +182,7 @@ class _Terminal:
             await self._wait_for_input()
             try:
                 piece = os.read(self._fd, 4096)
-            except BlockingIOError:  # somebody else has read it
+            except BlockingIOError:  # another reader has taken it
                 continue
             except OSError:
                 piece = b""

@@ -26,7 +26,7 @@ FIGURES = {
 DOCUMENTS = {"text/html": ".html", "text/markdown": ".md", "text/latex": ".tex", "application/json": ".json"}
 MAX_TEXT_CHARS = 100_000
 MAX_NESTING = 100
-# Bytes of JSON that are parsed although nobody has asked for the value.
+# Bytes of JSON that are parsed although the value was not requested.
 SMALL_JSON = 64 * 1024
 # HTML of a block's displays: base64 makes the most that they can have a third longer.
 MAX_SHOWN_BYTES = 24_000_000

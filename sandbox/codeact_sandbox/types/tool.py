@@ -63,7 +63,7 @@ class HostToolProtocol(Protocol):
         """
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Check the arguments and run it. The task is cancelled when nobody waits for the result any more.
+        """Check the arguments and run it. The task is cancelled when its caller stops waiting for the result.
 
         Args:
             arguments: By name, as JSON values.

@@ -316,16 +316,16 @@ class TestValues:
 
 
 class TestInteractiveFunctions:
-    def test_input_says_that_nobody_can_answer(self, session: LocalRunner) -> None:
+    def test_input_says_that_there_is_no_terminal(self, session: LocalRunner) -> None:
         message, _ = error(session, "input('Your name? ')")
         assert message == (
-            "nobody can answer input() here: put the value into the code, read it from a file or a variable of the environment, "
-            "or ask for it in your answer"
+            "input() can't be answered here, without a terminal: put the value into the code, "
+            "read it from a file or a variable of the environment, or ask for it in your answer"
         )
 
     def test_breakpoint_is_skipped(self, session: LocalRunner) -> None:
         assert out(session, "breakpoint()\nprint('on')") == (
-            "breakpoint() does nothing here: there is no debugger, because nobody can type; print the values instead\non\n"
+            "breakpoint() does nothing here: there is no debugger, because there is no terminal; print the values instead\non\n"
         )
 
     def test_exit_ends_the_cell(self, session: LocalRunner) -> None:

@@ -160,7 +160,7 @@ except TypeError as error: print(error)
                         "True [1, 'a'] True",
                         "True",
                         "True",
-                        "the argument 'args' of echo can't be sent to the host: set is no JSON",
+                        "the argument 'args' of echo can't be sent to the host: set can't be written as JSON",
                     ],
                 )
                 assert len(heard) == 61

@@ -199,9 +199,9 @@ class TestResults:
         assert lines[0].endswith("missing 1 required positional argument: 'a'")
         assert lines[1:5] == [
             "missing a required argument: 'a'",
-            "the argument 'b' of add can't be sent to the host: object is no JSON",
-            "the argument 'a' of add can't be sent to the host: bytes is no JSON",
-            "the argument 'a' of add can't be sent to the host: set is no JSON",
+            "the argument 'b' of add can't be sent to the host: object can't be written as JSON",
+            "the argument 'a' of add can't be sent to the host: bytes can't be written as JSON",
+            "the argument 'a' of add can't be sent to the host: set can't be written as JSON",
         ]
         assert lines[5].startswith("the argument 'a' of add can't be sent to the host: 'utf-8' codec can't encode")
         assert lines[6] == "the argument 'a' of add can't be sent to the host: Circular reference detected"

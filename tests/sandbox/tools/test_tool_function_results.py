@@ -118,8 +118,8 @@ def print() -> None: ...  # noqa: A001
 
 def test_what_cannot_be_a_tool_is_refused_with_a_reason() -> None:
     cases = [
-        ([spread], ValueError, "The tool `spread` takes `*values`, which tells nobody what to give; name its"),
-        ([options], ValueError, "The tool `options` takes `**values`, which tells nobody what to give"),
+        ([spread], ValueError, "The tool `spread` takes `*values`, which does not say what to pass; name its"),
+        ([options], ValueError, "The tool `options` takes `**values`, which does not say what to pass"),
         ([lambda a: a], ValueError, "A `<lambda>` has no name to call it by; give a function made with `def`."),
         ([Nameless()], ValueError, "has no name to call it by; give a function made with `def`."),
         ([Item], ValueError, "The class `Item` can't be a tool; give a function or a method of an object."),

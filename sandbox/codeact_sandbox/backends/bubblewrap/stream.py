@@ -12,7 +12,7 @@ DIAGNOSTICS_LIMIT = 16 * 1024
 
 
 class Diagnostics:
-    """What a process writes to its standard error, at most what a pipe holds: nobody has to read it, and no disk fills."""
+    """What a process writes to its standard error, at most what a pipe holds: it need not be read, and no disk fills."""
 
     def __init__(self) -> None:
         self._read_fd, self.write_fd = os.pipe()

@@ -46,7 +46,7 @@ def commands(names):
 
 
 def refuse(reason):
-    """Let pip end at once with a reason, unless it is told of an index; there is no network."""
+    """Let pip end at once with a reason, unless an index is configured; there is no network."""
     os.environ.setdefault("PIP_RETRIES", "0")
     # The path of a folder that does not exist: pip shows it as it is, also with --quiet, and opens no connection.
     os.environ.setdefault("PIP_INDEX_URL", "file:///" + reason)

@@ -125,7 +125,7 @@ class Block:
                 self.supervisor.loop.cancel(timer)
 
     def _resume_zygote(self):
-        """Resume the zygote, which the block can stop; otherwise nobody would report the block's end."""
+        """Resume the zygote, which the block can stop: it reports the block's end."""
         if not self.finished:
             self.supervisor.workers.resume_zygote()
             self.resume_timer = self.supervisor.loop.call_later(RESUME_INTERVAL_S, self._resume_zygote)

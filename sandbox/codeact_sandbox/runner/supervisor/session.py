@@ -97,7 +97,7 @@ class Session:
     # Checkpoints of blocks
 
     def request_next_checkpoint(self):
-        """Request the checkpoint of the next block now, while nobody waits for it."""
+        """Request the checkpoint of the next block now, while no block waits for it."""
         if (
             self.supervisor.config["checkpoint"]
             and self.scheduler.session_task is None

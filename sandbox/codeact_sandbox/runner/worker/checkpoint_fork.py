@@ -266,7 +266,7 @@ class CheckpointProcesses:
         os.wait3 = lambda options, /: for_any(wait4, -1, options)
 
     def _ended_child(self, options):
-        """Wait for a child that is no checkpoint; return None if none has ended and the caller does not want to wait."""
+        """Wait for a child that is not a checkpoint; return None if none has ended and the caller does not want to wait."""
         pause = 0.0005
         while True:
             self.reap()

@@ -211,14 +211,14 @@ def _cwd():
 # Functions that would wait for a user
 
 NO_INPUT = (
-    "nobody can answer %s here: put the value into the code, read it from a file or a variable of the environment, or ask "
-    "for it in your answer"
+    "%s can't be answered here, without a terminal: put the value into the code, "
+    "read it from a file or a variable of the environment, or ask for it in your answer"
 )
 
 
 def _replace_interactive(get_ipython):
     def ask(prompt="", /):
-        """Raise an error that says what to do instead: nobody can answer."""
+        """Raise an error that says what to do instead: there is no user at a terminal."""
         raise EOFError(NO_INPUT % "input()")
 
     ask.__name__ = ask.__qualname__ = "input"
@@ -235,7 +235,7 @@ def _replace_interactive(get_ipython):
 
 def _skip(*_args, **_options):
     sys.stderr.write(
-        "breakpoint() does nothing here: there is no debugger, because nobody can type; print the values instead\n"
+        "breakpoint() does nothing here: there is no debugger, because there is no terminal; print the values instead\n"
     )
 
 

@@ -8,7 +8,7 @@ import sys
 from . import commands, displays, execution, figures, imports, ipython_display, magics, tools
 
 _COLORS = re.compile("\x1b\\[[\\d;]*m")
-NO_EDITOR = "there is no editor here, because nobody can type: use %%writefile"
+NO_EDITOR = "there is no editor here, because there is no terminal: use %%writefile"
 NO_BROWSER = (
     "there is no browser here: run JavaScript as a block of the language `javascript` (%%sandbox --language javascript)"
 )
@@ -174,7 +174,7 @@ class SessionShell:
 
 
 def _register(shell, cells):
-    """Replace what would wait for somebody, or start a thread."""
+    """Replace what would wait for a user, or start a thread."""
     history = shell.history_manager
     history.input_hist_parsed = history.input_hist_raw = cells.inputs
     history.output_hist = cells.values
@@ -184,7 +184,7 @@ def _register(shell, cells):
 
 
 def _own_magics():
-    """Return the magics that replace IPython's, by kind and name: those would wait for somebody, or start a thread."""
+    """Return the magics that replace IPython's, by kind and name: those would wait for a user, or start a thread."""
     own = {("cell", name): magics.script_magic(name) for name in magics.SCRIPTS}
     own.update({(kind, name): _no_debugger for kind in ("line", "cell") for name in ("debug", "pdb")})
     own.update({("line", name): _refusing(NO_EDITOR) for name in ("edit", "ed")})
@@ -220,4 +220,4 @@ def _refusing(reason):
 
 
 def _no_debugger(*_args):
-    sys.stderr.write("there is no debugger here, because nobody can type: print the values instead\n")
+    sys.stderr.write("there is no debugger here, because there is no terminal: print the values instead\n")

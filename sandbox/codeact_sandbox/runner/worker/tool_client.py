@@ -108,7 +108,7 @@ class ToolClient:
         return number
 
     def _cancel(self, number, waiter):
-        """Cancel a call: nobody waits for its answer any more."""
+        """Cancel a call: its caller no longer waits for the answer."""
         if self._waiting.pop(number, None) is None or self.ended is not None:
             return
         waiter.abandoned = True

@@ -177,9 +177,7 @@ def _text(value):
     try:
         return bytes(value).decode()
     except UnicodeDecodeError:
-        raise TypeError(
-            "bytes that are no UTF-8 text can't be given here: encode them, for example as base64"
-        ) from None
+        raise TypeError("only bytes of UTF-8 text can be passed here: encode others, for example as base64") from None
 
 
 _PLAIN = (

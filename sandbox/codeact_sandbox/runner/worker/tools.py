@@ -13,7 +13,7 @@ from . import tool_client
 
 MODULE = "host_tools"
 STUBS = "_stubs"
-# Exceptions that would end a loop or the process where nobody expects them, or that need other arguments.
+# Exceptions that would end a loop or the process unexpectedly, or that need other arguments.
 _NOT_RAISED = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationError", "TabError"} | {
     "UnicodeDecodeError",
     "UnicodeEncodeError",
@@ -68,7 +68,7 @@ def _plain(thing):
     tolist = getattr(thing, "tolist", None)
     if callable(tolist) and not isinstance(thing, type):
         return tolist()
-    raise TypeError("%s is no JSON" % type(thing).__name__)
+    raise TypeError("%s can't be written as JSON" % type(thing).__name__)
 
 
 # References of its own: user code may replace the functions of the module json.

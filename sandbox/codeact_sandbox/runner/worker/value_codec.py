@@ -241,7 +241,7 @@ def _read_image(data, take):
         take(image.width * image.height * PIXEL_BYTES + 2 * texts)
         image.load()
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError("it is no PNG image (%s)" % type(error).__name__) from None
+        raise ValueError("invalid PNG image (%s)" % type(error).__name__) from None
     return image
 
 

@@ -193,7 +193,7 @@ class Worker:
         # Here, because it imports compressors, whose libraries each fork would have to map.
         shutil = imports.own_import("shutil")
 
-        refused = isinstance(error, PermissionError) and os.path.exists(command)  # such as a file that is no program
+        refused = isinstance(error, PermissionError) and os.path.exists(command)  # such as a file that is not a program
         missing = not refused and shutil.which(command) is None
         text = "%s: %s" % (command, "not found" if missing else error.strerror)
         os.write(2, (text + "\n").encode("utf-8", "replace"))
