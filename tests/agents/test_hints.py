@@ -12,8 +12,6 @@ from autogen_core.code_executor import CodeResult
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult
-from codeact_sandbox.facts import SandboxFacts
-from codeact_sandbox.types.result import ErrorInfo
 from tests.agents.codeact import python
 from tests.agents.support import received_by, scripted
 from tests.agents.test_environment import ASKED
@@ -30,10 +28,6 @@ HOST = "--allow-domain {0} (allow_domains=['{0}']) would help."
 
 def failed(output: str) -> CodeResult:
     return CodeResult(exit_code=1, output=output)
-
-
-def for_models(result: CodeResult, facts: SandboxFacts | None) -> list[str]:
-    return [hint.for_model for hint in hints_for(result, facts)]
 
 
 @pytest.mark.parametrize(
@@ -118,16 +112,6 @@ def test_other_results_have_no_hints() -> None:
     assert hints_for(failed(SEABORN), None) == []
     denied = ExecutionResult(1, SEABORN, outcome="denied")
     assert hints_for(denied, ASKED) == []
-
-
-def test_command_that_fails_in_code_that_succeeds_has_a_hint() -> None:
-    result = CodeResult(exit_code=0, output="bash: line 1: tree: command not found\nnext\n")
-    assert len(hints_for(result, ASKED)) == 1
-
-
-def test_exception_that_is_not_in_the_output_has_a_hint() -> None:
-    result = ExecutionResult(1, "", outcome="error", error=ErrorInfo("ModuleNotFoundError", "No module named 'polars'"))
-    assert for_models(result, ASKED)[0].startswith("Hint: polars is not installed. ")
 
 
 @pytest.mark.parametrize(

@@ -90,23 +90,6 @@ class TestSource:
         code = "import asyncio, functions as f; print(f.add(1), f.count('aAb'), asyncio.run(f.fetch(3)))"
         assert run(tmp_path, source, code) == "3 {'a': 2, 'b': 1} 3"
 
-    def test_imports_once_in_the_order_given_and_future_first(self):
-        @with_requirements(global_imports=["os", "sys"])
-        def one(): ...
-
-        @with_requirements(global_imports=["sys", "json", ImportFromModule("a.b", ("x", Alias("y", "z")))])
-        def two(): ...
-
-        first = build_functions_source([one, two])
-        assert first.split("\n\n\n")[0].splitlines() == [
-            "from __future__ import annotations",
-            "import os",
-            "import sys",
-            "import json",
-            "from a.b import x, y as z",
-        ]
-        assert first == build_functions_source([one, two])
-
 
 class Holder:
     def method(self):

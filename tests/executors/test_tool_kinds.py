@@ -8,22 +8,17 @@ import pytest
 import pytest_asyncio
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.tools import AgentTool
-from autogen_core import CancellationToken, Image
+from autogen_core import CancellationToken
 from autogen_core.tools import (
     BaseTool,
     FunctionTool,
-    ImageResultContent,
     StaticWorkbench,
-    TextResultContent,
-    ToolResult,
     ToolSchema,
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
-from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
-from autogen_codeact.executors.tools.adapters import as_tool_image
 from autogen_codeact.executors.tools.configs import load_tools
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
@@ -160,20 +155,6 @@ class TestWorkbenches:
             "look-up {'key-word': 'x', 'filter': {'max-size': 3}, 'kinds': ['a']}",
             "stop",
         ]
-
-    async def test_workbench_result_with_an_image_or_an_error(self):
-        workbench = SchemaWorkbench([LOOK_UP])
-        (tool,) = await HostTools([workbench]).start()
-        image = Image.from_pil(PILImage.new("RGB", (2, 1)))
-        workbench.result = ToolResult(
-            name="x", result=[TextResultContent(content="see"), ImageResultContent(content=image)]
-        )
-        answer = await tool.run({"key-word": "x"})
-        assert (answer.value, answer.images) == ("see\n[image 1: 2×1 pixels]", (as_tool_image(image),))
-        assert [each.size for each in answer.images] == [(2, 1)]
-        workbench.result = ToolResult(name="x", result=[TextResultContent(content="no such workbench")], is_error=True)
-        with pytest.raises(RuntimeError, match=r"^no such workbench$"):
-            await tool.run({"key-word": "x"})
 
 
 @pytest.mark.asyncio(loop_scope="class")

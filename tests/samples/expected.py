@@ -19,7 +19,7 @@ class Expected:
     Args:
         messages: Kind and source of every message shown, in order.
         computed: Lines that the sandbox printed, in order.
-        said: Other printed lines, in order.
+        said: Other printed lines, in order; answers that a recording gives are not among them.
         recording: Names of the sample's recorded answers.
         runner: Kind and source of the messages that contain the sandbox's output.
         stdin: Input that a person types.
@@ -28,7 +28,7 @@ class Expected:
 
     messages: list[tuple[str, str]]
     computed: list[str]
-    said: list[str]
+    said: list[str] = field(default_factory=list)
     recording: list[str] = field(default_factory=lambda: ["RECORDING"])
     runner: tuple[str, str] = (EXECUTION, "")
     stdin: str | None = None
@@ -49,7 +49,6 @@ EXPECTED = {
     "standalone.py": Expected(
         turn("coder"),
         ["5736396"],
-        ["The sum of all prime numbers below 10,000 is 5,736,396."],
         runner=(EXECUTION, "coder"),
         with_server=True,
     ),
@@ -83,7 +82,6 @@ EXPECTED = {
             "2030-09-13 2030-12-13",
         ],
         [
-            "There are 10 of them; the first is 13 June 2025, the last 13 December 2030.",
             "It ended because coder said TERMINATE",
         ],
         runner=(ANSWER, "executor"),
@@ -93,13 +91,11 @@ EXPECTED = {
         [*turn("coder"), (ANSWER, "user"), (GENERATION, "coder"), *turn("coder")[1:]],
         ["832040", "1664080"],
         [
-            "The 30th Fibonacci number is 832040. It is in the variable `fibonacci`.",
             '  "provider": "autogen_codeact.agents.CodeExecutorAgent",',
             "The loaded agent remembers 4 messages.",
             "The session was rebuilt: its 1 block was run again in a fresh sandbox, without network and on a copy of the files. "
             "Host tools were not called, and what the code had left running (threads, subprocesses) was ended. All went as "
             "before.",
-            "Twice the 30th Fibonacci number is 1664080.",
         ],
         recording=["BEFORE", "AFTER"],
         runner=(EXECUTION, "coder"),
@@ -119,9 +115,6 @@ EXPECTED = {
             "average day: 83.33",
         ],
         [
-            "The total revenue is 500.00.",
-            "The teapot is the best seller, with 273.00. The revenue of each product is in by_product.csv.",
-            "A sale brings in 62.50 on average, a day with sales 83.33.",
             "by_product.csv on the host:",
             "product,revenue",
             "teapot,273.0",
@@ -136,7 +129,6 @@ EXPECTED = {
         [
             "Attempt number: 1",
             "Proposed correction: `sqrt` was never imported. I will import it from `math`.",
-            "The mean is 18.0, the population standard deviation 12.32.",
         ],
         runner=(EXECUTION, "statistician"),
         with_server=True,
@@ -152,7 +144,6 @@ EXPECTED = {
             "[0, 1, 1, 2, 3, 5, 8, 13, 21, 34]",
             "0 1 1 2 3 5 8 13 21 34 55 89 144 233 377 610 987 1597 2584 4181",
         ],
-        ["The first 20 end with 2584 and 4181."],
         runner=(EXECUTION, "mathematician"),
     ),
     "codeact_sales.py": Expected(
@@ -168,19 +159,16 @@ EXPECTED = {
     "codeact_recovery.py": Expected(
         steps("shopper", 2),
         ["LookupError: we sell no tray", "119.50 for kettle, teapot, cup without tray"],
-        ["Together they cost 119.50; a tray is not sold there, so it is left out."],
         runner=(EXECUTION, "shopper"),
     ),
     "codeact_numpy.py": Expected(
         steps("solver", 1),
         ["x = 2.000, y = 3.000, determinant -5.000"],
-        ["x is 2 and y is 3; the determinant is -5."],
         runner=(EXECUTION, "solver"),
     ),
     "codeact_many_tools.py": Expected(
         steps("diver", 2),
         ["def units.fathom_to_foot(length: float) -> float:", "102.0 feet"],
-        ["17 fathoms are 102 feet."],
         runner=(EXECUTION, "diver"),
     ),
     "codeact_branches.py": Expected(
@@ -196,7 +184,6 @@ EXPECTED = {
     "codeact_skills.py": Expected(
         steps("clerk", 2),
         ["Total: 1078.34"],
-        ["The total is 1078.34, with the discount."],
         runner=(EXECUTION, "clerk"),
     ),
     "codeact_ask_user.py": Expected(
@@ -218,7 +205,6 @@ EXPECTED = {
             "Cairo is 24.1 degrees warmer than Oslo",
             "refused: the tool McpWorkbench.forget_city is not on the list of allowed tools",
         ],
-        ["Cairo is the warmest city, and much warmer than Oslo."],
         runner=(EXECUTION, "meteorologist"),
     ),
     "reviewed_team.py": Expected(

@@ -147,18 +147,6 @@ async def test_the_order_of_a_fan_out_is_that_of_the_graph_however_long_each_tak
     assert sources == ["user", "a", "b", "c", "d"]
 
 
-async def test_the_termination_condition_sees_all_of_a_fan_out():
-    team = Team(
-        [CountingAgent("a"), ScriptedAgent([], "b"), SleepingAgent("c"), CountingAgent("d")],
-        speakers=Graph(GRAPHS["fan out and join of all"][0]),
-        termination_condition=MaxMessageTermination(4),
-    )
-    team.participants[2].begun.set()  # then it does not wait
-    result = await team.run(task="go")
-    assert len(result.messages) == 4
-    assert result.stop_reason.startswith("Maximum number of messages 4 reached")
-
-
 async def test_a_failure_in_a_fan_out_ends_the_others_and_the_whole_fan_out_has_not_happened(tidy):
     error = NoQuotaLeft("none left")
     sleeping, scripted = SleepingAgent("b"), ScriptedAgent([error], "c")
@@ -192,15 +180,6 @@ async def test_a_condition_that_raises_ends_the_run_and_the_turn_is_repeated(tid
     assert texts_of(await team.run()) == [("a", "heard 1"), ("b", "heard 2")]
     with pytest.raises(ValueError, match=r"The condition of the edge a -> b can't be dumped"):
         Team([coder(ScriptedModel([]), "a"), coder(ScriptedModel([]), "b")], speakers=Graph(plan)).dump_component()
-
-
-async def test_a_node_can_be_a_team():
-    inner = Team([CountingAgent("x"), CountingAgent("y")], name="b", max_turns=2)
-    plan = graph("a -> b", "b -heard 3-> c", "b -other-> d")
-    result = await Team([CountingAgent("a"), inner, CountingAgent("c"), CountingAgent("d")], speakers=Graph(plan)).run(
-        task="go"
-    )
-    assert [source for source, _ in texts_of(result)] == ["user", "a", "x", "y", "c"]
 
 
 # State and configuration
