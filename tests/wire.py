@@ -83,9 +83,9 @@ def model(words: str) -> dict[str, Any]:
     return {"role": "assistant", "content": words}
 
 
-def conversation(mode: str, *before: dict[str, Any], task: str = TASK) -> list[list[dict[str, Any]]]:
-    """Return the messages of the script's four requests, for an agent `coder` that received `before` earlier."""
-    start = [SYSTEM, by("user", task), *before]
+def conversation(mode: str) -> list[list[dict[str, Any]]]:
+    """Return the messages of the script's four requests."""
+    start = [SYSTEM, by("user", TASK)]
     failure = [*start, model(fenced(FAILS_CODE)), by("coder", failure_message(failed_output(mode), mode))]
     repair = [*failure, model(REASON), by("coder", CARRY_ON)]
     result = [*repair, model(fenced(REPAIR_CODE[mode])), by("coder", "5.0\n")]
@@ -123,14 +123,11 @@ def shown(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[dict[str
     return dumped
 
 
-def story(mode: str, task: str = TASK) -> list[dict[str, Any]]:
+def story(mode: str) -> list[dict[str, Any]]:
     """Return every event of the script, the task first."""
-    return shown([TextMessage(content=task, source="user"), *events(mode)])
-
-
-def events(mode: str) -> list[BaseAgentEvent | BaseChatMessage]:
     repaired = REPAIR_CODE[mode]
-    return [
+    events = [
+        TextMessage(content=TASK, source="user"),
         CodeGenerationEvent(
             retry_attempt=0,
             content=fenced(FAILS_CODE),
@@ -167,6 +164,7 @@ def events(mode: str) -> list[BaseAgentEvent | BaseChatMessage]:
         ),
         TextMessage(content=ANSWER, source="coder", models_usage=cost(40)),
     ]
+    return shown(events)
 
 
 def cost(completion_tokens: int) -> RequestUsage:

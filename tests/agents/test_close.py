@@ -3,16 +3,15 @@
 import json
 
 import pytest
-from autogen_agentchat.base import ChatAgent, Team
+from autogen_agentchat.base import ChatAgent
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxNotStarted
-from autogen_codeact.teams import coder_executor_team
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxNotStarted
 
-pytestmark = pytest.mark.usefixtures("docker_engine")
+pytestmark = pytest.mark.usefixtures("bubblewrap")
 
 ANSWERS = ["```python\nprint(6 * 7)\n```", "It is 42. TERMINATE"]
 HELLO = [CodeBlock(code="print('hello')", language="python")]
@@ -23,9 +22,8 @@ def reload(component, base):
 
 
 async def test_a_loaded_agent_stops_the_executor_that_it_made():
-    given = CodeExecutorAgent(
-        "coder", DockerCommandLineCodeExecutor(), model_client=ReplayChatCompletionClient(ANSWERS)
-    )
+    client = ReplayChatCompletionClient(ANSWERS)
+    given = CodeExecutorAgent("coder", BubblewrapCommandLineCodeExecutor(), model_client=client)
     agent = reload(given, ChatAgent)
     result = await agent.run(task="six times seven")
     assert result.messages[-1].content == "It is 42. TERMINATE"
@@ -35,18 +33,9 @@ async def test_a_loaded_agent_stops_the_executor_that_it_made():
 
 
 async def test_closing_an_agent_leaves_parts_of_the_caller_open():
-    async with DockerCommandLineCodeExecutor() as executor:
+    async with BubblewrapCommandLineCodeExecutor() as executor:
         agent = CodeExecutorAgent("coder", executor)
         await agent.close()
         assert agent.code_executor is executor
         assert agent.model_client is None
         assert (await executor.execute_code_blocks(HELLO, CancellationToken())).output == "hello\n"
-
-
-async def test_a_loaded_team_closes_its_agents():
-    team = reload(coder_executor_team(ReplayChatCompletionClient(ANSWERS), DockerCommandLineCodeExecutor()), Team)
-    result = await team.run(task="six times seven")
-    assert [message.content for message in result.messages[2:]] == ["42\n", "It is 42. TERMINATE"]
-    await team.close()
-    with pytest.raises(SandboxNotStarted):
-        await team.participants[1].code_executor.execute_code_blocks(HELLO, CancellationToken())

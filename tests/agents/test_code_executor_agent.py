@@ -172,18 +172,6 @@ async def test_output_labelled_as_a_language_is_not_run(executor: CodeExecutor) 
     assert result.messages[-1].to_text() == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
 
 
-async def test_language_aliases_are_normalised_in_the_agent_and_the_executor(executor: CodeExecutor) -> None:
-    agent = CodeExecutorAgent("runner", executor, supported_languages=["py", "Bash"])
-    text = "```Python3\nprint(1)\n```\n```bash\necho 2\n```\n```sh\necho 3\n```\n"
-
-    message = TextMessage(content=text, source="user")
-
-    assert await agent.extract_code_blocks_from_messages([message]) == [
-        CodeBlock(code="print(1)\n", language="python"),
-        CodeBlock(code="echo 2\n", language="bash"),
-    ]
-
-
 async def test_long_output_is_shortened_for_the_model_and_complete_for_the_caller(executor: CodeExecutor) -> None:
     client = scripted("```python\nprint('a' * 30_000)\n```", "Many.")
     agent = CodeExecutorAgent("coder", executor, model_client=client)

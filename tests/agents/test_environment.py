@@ -10,7 +10,6 @@ from unittest.mock import AsyncMock
 import pytest
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.config import CodeActAgentConfig
 from autogen_codeact.agents.environment import MAX_CHARS, describe_environment
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -157,10 +156,6 @@ async def test_description_is_left_out_if_it_is_switched_off(bubblewrap: None) -
     await agent.run(task="Go.")
     assert "The code runs in a sandbox" not in str(received_by(client)[0][0].content)
     assert executor.starts == 0  # nothing was asked
-    config = agent.dump_component().config
-    assert config["describe_environment"] is False
-    del config["describe_environment"]  # as in configurations of earlier versions
-    assert CodeActAgentConfig.model_validate(config).describe_environment
 
 
 async def test_agent_without_a_system_message_or_model_asks_nothing(bubblewrap: None) -> None:

@@ -82,16 +82,6 @@ async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor)
     assert bank.paid == [("Ann", 3)]
 
 
-async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
-    bank = Bank()
-    async with BubblewrapCommandLineCodeExecutor() as executor:
-        _, next_attempt = await decided(executor, "print(pay('Ann', 3))\nraise SystemExit(2)", bank)
-    assert next_attempt[2] == from_agent(
-        "The script ran, then exited with an error (POSIX exit code: 2)\nIts output was:\nreceipt 1\n\n"
-        f'{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
-    )
-
-
 async def test_calls_of_an_interrupted_turn_are_reported_in_the_next(session: SandboxCodeExecutor) -> None:
     bank = Bank()
     client = scripted(python(PAYS + "import time\ntime.sleep(60)"), "Paid already.", "And again.")

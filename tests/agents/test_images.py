@@ -10,7 +10,6 @@ import pytest
 from autogen_agentchat.messages import MultiModalMessage
 from autogen_core import Image
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.models import UserMessage
 from autogen_ext.models.openai._openai_client import calculate_vision_tokens  # what asks an image for its size
 from hypothesis import example, given
@@ -20,11 +19,9 @@ from PIL import Image as PILImage
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.images import (
     MAX_BYTES,
-    EncodedImage,
     ImageRefused,
     images_of,
     read_image,
-    with_encoded_images,
 )
 from autogen_codeact.agents.observation import as_message
 from autogen_codeact.executors import ExecutionResult
@@ -141,11 +138,7 @@ def test_no_image_that_is_cut_off_is_shown(kind: Any) -> None:
         b"",
         b"text",
         b"<svg xmlns='http://www.w3.org/2000/svg'/>",
-        b"%!PS-Adobe-3.0 EPSF",
         encoded(kind="GIF"),
-        encoded(kind="WEBP"),
-        encoded(kind="BMP"),
-        encoded(kind="TIFF"),
     ],
 )
 def test_other_image_formats_are_not_shown(data: Any) -> None:
@@ -202,24 +195,6 @@ def test_a_large_image_of_a_host_tool_is_scaled_down() -> None:
     given = as_tool_image(PILImage.new("RGB", (3_000, 1_000)))
     images, _ = images_of(ExecutionResult(0, "", None, tool_calls=(ToolCall("photo", {}, "ok", images=(given,)),)))
     assert (images[0].image.size, given.size) == ((1536, 512), (3_000, 1_000))
-
-
-async def test_a_saved_conversation_is_loaded_with_unchanged_images() -> None:
-    context = UnboundedChatCompletionContext()
-    image = read_image(encoded((50, 40)))
-    foreign = Image.from_pil(PILImage.new("RGB", (4_000, 3_000)))
-    await context.add_message(UserMessage(content=["words", image, foreign], source="coder"))
-    saved = dict(await context.save_state())
-
-    again = UnboundedChatCompletionContext()
-    await again.load_state(with_encoded_images(saved))
-
-    (message,) = await again.get_messages()
-    words, loaded, large = message.content
-    assert isinstance(loaded, EncodedImage)
-    assert isinstance(large, Image)
-    assert (words, loaded.data_uri, large.image.size) == ("words", image.data_uri, (4_000, 3_000))
-    assert dict(await again.save_state()) == saved
 
 
 async def test_images_that_code_has_shown_come_before_those_that_it_has_saved(tmp_path: Path) -> None:

@@ -97,21 +97,6 @@ async def test_an_agent_or_its_team_refuses_an_invalid_state_completely(make: An
         assert await team.save_state() == before
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        ({"agent_states": 7}, "The state can't be loaded: agent_states: "),
-        ({"agent_states": {}}, "it is of another team, without actor"),
-        ([], "The state can't be loaded: the state: "),
-    ],
-)
-async def test_a_team_names_an_invalid_field_of_its_own(state: Any, message: str) -> None:
-    team = Team([actor()], termination_condition=MaxMessageTermination(3))
-    with pytest.raises(ValueError, match=message) as caught:
-        await team.load_state(state)
-    assert len(str(caught.value)) < 1_500
-
-
 async def test_loading_a_hostile_state_does_not_block_the_event_loop() -> None:
     agent = actor()
     async with LoopLag() as lag:

@@ -168,14 +168,6 @@ async def test_rolled_back_blocks_are_removed_from_the_journal(make: Make) -> No
     assert outputs((await other.run(task="Go on.")).messages) == seen
 
 
-async def test_the_setup_is_not_in_the_journal(make: Make) -> None:
-    with_setup = await saved(await make(), "print(y)", setup="y = 7")
-    assert [entry["code"] for entry in with_setup["journal"]["entries"]] == ["print(y)\n"]
-    last = CodeActAgent("actor", await make(), model_client=scripted("Done."), setup="y = 7")
-    await last.load_state(with_setup)
-    assert replays((await last.run(task="Go.")).messages)[0].content == SAME.format("1 block was")
-
-
 async def test_loading_the_state_of_the_current_session_rebuilds_nothing(make: Make) -> None:
     executor = await make()
     client = scripted(python("runs = globals().get('runs', 0) + 1"), "Done.", python("print(runs)"), "Done.")
@@ -217,16 +209,6 @@ async def test_blocks_of_others_are_counted_and_reported(make: Make) -> None:
 
     await executor.restart()
     assert (await agent.save_state())["journal"]["unrecorded"] == 0
-
-
-async def test_loading_a_state_replaces_the_current_session(make: Make) -> None:
-    state = await saved(await make(), "x = 1")
-    executor = await make()
-    client = scripted(python("y = 2"), "Done.", python("print(x, 'y' in globals())"), "Done.")
-    agent = CodeActAgent("actor", executor, model_client=client)
-    await agent.run(task="Go.")
-    await agent.load_state(state)
-    assert outputs((await agent.run(task="Go on.")).messages) == ["1 False\n"]
 
 
 async def test_agents_that_share_a_session_rebuild_it_once(make: Make) -> None:

@@ -1,18 +1,16 @@
 """Skills of agents: what the model is told, how its code uses them, and where they can be given."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import TASK, system_message
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from autogen_codeact.teams import coder_executor_team
 from autogen_codeact.teams.loading import check_untrusted
 from tests.agents.codeact import python
-from tests.agents.support import SYSTEM, received_by, scripted
+from tests.agents.support import received_by, scripted
 
 SKILLS = Path(__file__).parents[2] / "samples" / "skills"
 SHOWN = (
@@ -28,13 +26,10 @@ print(subprocess.check_output([sys.executable, "/skills/invoice-totals/scripts/t
 """
 
 
-@pytest.fixture(params=["docker", "bubblewrap"])
-def executor(request: pytest.FixtureRequest) -> SandboxCodeExecutor:
+@pytest.fixture
+def executor(bubblewrap: None) -> SandboxCodeExecutor:
     """An executor with skills, not started."""
-    request.getfixturevalue("docker_engine" if request.param == "docker" else "bubblewrap")
-    kind: Any = DockerCommandLineCodeExecutor if request.param == "docker" else BubblewrapCommandLineCodeExecutor
-    made: SandboxCodeExecutor = kind(mode="session", skills=[SKILLS])
-    return made
+    return BubblewrapCommandLineCodeExecutor(mode="session", skills=[SKILLS])
 
 
 async def test_the_model_is_told_of_skills_and_its_code_runs_them(executor: SandboxCodeExecutor) -> None:
@@ -46,16 +41,6 @@ async def test_the_model_is_told_of_skills_and_its_code_runs_them(executor: Sand
     plain = system_message(TASK, style="markdown", languages=["python", "sh", "bash"])
     assert first.content == plain.replace("\n\nWhen the task is done", f"\n\n{SHOWN}\n\nWhen the task is done")
     assert "Never round single lines.\nTotal: 980.01\n" in str(shown.content)
-
-
-async def test_agents_of_one_block_and_teams_are_told_too(bubblewrap: None) -> None:
-    client = scripted("No code is needed.")
-    async with BubblewrapCommandLineCodeExecutor(skills=[SKILLS]) as executor:
-        agent = CodeExecutorAgent("a", executor, model_client=client, describe_environment=False)
-        await agent.run(task="Go.")
-        team = coder_executor_team(client, executor)
-        assert SHOWN in team._participants[0]._system_messages[0].content  # type: ignore[union-attr]
-    assert received_by(client)[0][0].content == f"{SYSTEM.content}\n\n{SHOWN}"
 
 
 async def test_skills_come_with_a_config_and_not_with_an_untrusted_one(bubblewrap: None) -> None:

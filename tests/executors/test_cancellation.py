@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -38,3 +39,16 @@ async def test_a_token_that_is_cancelled_afterwards_does_nothing() -> None:
     assert await run_cancellable(asyncio.sleep(0, "done"), token) == "done"
     token.cancel()
     await asyncio.sleep(0)
+
+
+async def test_a_cancellation_that_the_code_swallows_counts() -> None:
+    async def stubborn() -> str:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(DEADLINE_S)
+        return "cancelled"
+
+    waiting = asyncio.create_task(run_cancellable(stubborn(), CancellationToken()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

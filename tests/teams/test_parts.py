@@ -13,8 +13,6 @@ from autogen_agentchat.agents import (
     UserProxyAgent,
 )
 from autogen_agentchat.agents import CodeExecutorAgent as AutoGenCodeExecutorAgent
-from autogen_agentchat.base import ChatAgent
-from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_ext.models.replay import ReplayChatCompletionClient
@@ -22,7 +20,7 @@ from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import AskModel, BubblewrapCommandLineCodeExecutor
-from autogen_codeact.teams import Selector, Team
+from autogen_codeact.teams import Team
 from autogen_codeact.teams.parts import agents_of, executors_of, models_of, teams_of
 
 
@@ -62,13 +60,6 @@ def test_nested_teams_and_agents_count_each_once(model: Model) -> None:
     assert teams_of(team) == [team, inner, chosen]
     assert executors_of(team) == [executor]
     assert models_of(team) == [client, chosen._model_client, society._model_client]
-
-
-def test_the_model_that_chooses_the_speakers_counts(model: Model) -> None:
-    chooser, talker = model(), model()
-    agents: list[ChatAgent | BaseTeam] = [AssistantAgent("a", talker), UserProxyAgent("person")]
-    team = Team(agents, speakers=Selector(chooser), max_turns=1)
-    assert models_of(team) == [talker, chooser]
 
 
 def test_agents_teams_and_executors_inside_tools_count(model: Model) -> None:

@@ -15,6 +15,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import FinalWordTermination, Team
 
+from .compare import bare
 from .support import (
     PRINT_42,
     CountingAgent,
@@ -30,12 +31,6 @@ from .support import (
 )
 
 
-def bare(result):
-    """A result without what differs from run to run."""
-    messages = [message.model_dump(exclude={"id", "created_at"}) for message in result.messages]
-    return messages, result.stop_reason
-
-
 @pytest.mark.parametrize("emit_team_events", [False, True])
 async def test_team_gives_the_same_messages_as_the_round_robin_of_autogen(executor, emit_team_events):
     results = []
@@ -48,7 +43,9 @@ async def test_team_gives_the_same_messages_as_the_round_robin_of_autogen(execut
             emit_team_events=emit_team_events,
         )
         first = await team.run(task="six times seven", output_task_messages=False)
-        results.append((bare(first), bare(await team.run()), [call["messages"] for call in model.create_calls]))
+        second = await team.run()
+        told = [call["messages"] for call in model.create_calls]
+        results.append((bare(first), first.stop_reason, bare(second), second.stop_reason, told))
         if emit_team_events:
             assert "SelectSpeakerEvent" in [message.type for message in first.messages]
     assert results[0] == results[1]

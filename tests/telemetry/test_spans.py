@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import CodeGenerationEvent
-from autogen_agentchat.teams import RoundRobinGroupChat
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
@@ -180,21 +178,6 @@ async def test_a_stream_that_is_left_early_ends_its_spans(executor: Executor, ex
     # AutoGen's `run_stream` does not close the stream inside it; the event loop does that when it is collected.
     await until(lambda: exported.tree()[:2] == ["invoke_agent actor", "  chat"])
     assert exported.one("invoke_agent actor").status.status_code == StatusCode.UNSET
-
-
-async def test_spans_of_a_team_of_autogen(executor: Executor, exported: Exported) -> None:
-    team = RoundRobinGroupChat(
-        [AssistantAgent("coder", scripted(python("print(42)"))), CodeExecutorAgent("runner", executor)],
-        termination_condition=MaxMessageTermination(3),
-    )
-    with instrument(team):
-        await team.run(task="Write code.")
-    assert exported.tree() == [
-        "invoke_agent coder",
-        "  chat",
-        "invoke_agent runner",
-        "  execute_tool execute_code",
-    ]
 
 
 async def test_spans_of_the_start_and_stop_of_a_sandbox(exported: Exported) -> None:
