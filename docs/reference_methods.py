@@ -15,7 +15,10 @@ class MethodsOfOthers(griffe.Extension):
         """Replace them in the classes of a package."""
         if pkg.name != "codeact_sandbox":
             return
-        places = {name: pkg[name] for name in ("commands", "trees", "transfers") if name in pkg.members}
+        places = {name: pkg[name] for name in ("commands",) if name in pkg.members}
+        for name, method in pkg["files.operations.FileOperations"].members.items():
+            if isinstance(method, griffe.Function):
+                pkg["async_sandbox.AsyncSandbox"].set_member(name, method)
         # In this order, because each refers to the one before.
         for module, kind in (("async_sandbox", "AsyncSandbox"), ("sync_sandbox", "Sandbox")):
             owner = pkg[module][kind]

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Self, Unpack, overload
 
 from codeact_sandbox import backend_selection as select
-from codeact_sandbox import branches, commands, ports, transfers, trees
+from codeact_sandbox import branches, commands, ports
 from codeact_sandbox.block_run import BlockRun, notify_refused
 from codeact_sandbox.egress.connector import Resolver, resolve_by_system
 from codeact_sandbox.facts import SandboxFacts, facts_of, known_facts
-from codeact_sandbox.files import sync
+from codeact_sandbox.files import archives, sync
+from codeact_sandbox.files.operations import FileOperations
+from codeact_sandbox.files.work_folder import WorkFolder
 from codeact_sandbox.host.blocks import check_block, combine, make_request
 from codeact_sandbox.host.chunks import OutputChunk, OutputChunks, stream_output
 from codeact_sandbox.host.client import RunnerClient
@@ -38,7 +40,6 @@ from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext
 from codeact_sandbox.types.skills import Skill, find_skills
 from codeact_sandbox.types.tool import HostToolProtocol
-from codeact_sandbox.work_folder import WorkFolder
 
 END_S = 2.0
 END_REQUEST = {"path": None, "command": None, "keep_state": False, "end": True}
@@ -48,7 +49,7 @@ LOST = (
 )
 
 
-class AsyncSandbox:
+class AsyncSandbox(FileOperations):
     """Runs code in a hardened sandbox.
 
     Use it with `async with`, or with `start` and `stop`. If it has not been started, the first block starts it. Cancelling the
@@ -291,7 +292,7 @@ class AsyncSandbox:
         self.starts, self.unrecorded = self.starts + 1, 0
         if fresh and self.options.snapshot is not None:
             try:
-                await trees.restore(self, Path(self.options.snapshot))
+                await archives.restore(self, Path(self.options.snapshot))
             except BaseException:
                 await self._stop()
                 raise
@@ -475,7 +476,8 @@ class AsyncSandbox:
     ) -> Result:
         options, workspace = self.options, self._folder.workspace
         attached = self.attachments.current if observed else ()
-        request = make_request(block, options, scan=workspace is not None)
+        # The host gets the files of a branch if it is kept.
+        request = make_request(block, options, scan=workspace is not None and not context.branch)
         if isinstance(request, Result):
             notify_refused(attached, BlockId(client.name, self.blocks + 1), block, request)
             return request
@@ -507,24 +509,6 @@ class AsyncSandbox:
 
     exec = commands.run_command
     forward = ports.forward
-
-    # Files
-
-    put_file = transfers.put_file
-    put = transfers.put
-    get_file = transfers.get_file
-    get = transfers.get
-    write = transfers.write
-    read = transfers.read
-    list_files = transfers.list_files
-    ls = trees.ls
-    stat = trees.stat
-    glob = trees.glob
-    grep = trees.grep
-    mkdir = trees.mkdir
-    remove = trees.remove
-    edit = trees.edit
-    snapshot = trees.snapshot
 
     # The session's memory
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from codeact_sandbox.files import display_files, sync
+from codeact_sandbox.files.service import FileService
 from codeact_sandbox.files.workspace import SandboxList, Workspace, make_manifest
 from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply
 from codeact_sandbox.host.display_frames import Displays
-from codeact_sandbox.host.waiting import in_thread
+from codeact_sandbox.host.waiting import in_thread, to_the_end
 from codeact_sandbox.replay import ReplayWorkspace
 from codeact_sandbox.tools.broker import BlockCalls
 from codeact_sandbox.toolset import Toolset
-from codeact_sandbox.trees import ToolFiles
+from codeact_sandbox.types.errors import SandboxError
 from codeact_sandbox.types.observers import Attachment, BlockFinished, BlockId, BlockStarted, notify
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import ErrorInfo, Result
@@ -31,11 +32,9 @@ def notify_refused(attached: Sequence[Attachment], ident: BlockId, block: CodeAn
     notify(attached, "block_finished", BlockFinished(started, result))
 
 
-def fail_if_not_stored(result: Result, workspace: Workspace, reply: Reply) -> None:
+def fail_if_not_stored(result: Result, workspace: Workspace) -> None:
     """Make a block fail that has ended well, if the host does not have all of its files."""
     problem = workspace.take_not_stored()
-    if not problem and workspace.is_users and reply.message.get("files_cut") and reply.message.get("files"):
-        problem = "there are too many files in the workspace to copy all to work_dir"
     if problem and result.outcome == "ok":
         result.exit_code, result.outcome = 1, "error"
         result.error = ErrorInfo("FilesNotStored", problem)
@@ -85,20 +84,23 @@ class BlockRun:
             request.message["tool_sources"] = self.tools.broker.added_sources()
             work_dir = self.workspace.root if self.workspace is not None else None
             calls = BlockCalls(
-                self.tools.broker, block, self.context, self.ident, sandbox=ToolFiles(self.client), work_dir=work_dir
+                self.tools.broker, block, self.context, self.ident, sandbox=FileService(self.client), work_dir=work_dir
             )
-        kept: list[sync.Kept] = [None]
-        keep = None
+        code_file: sync.Kept = None
         if request.filename is not None and (folder := self._folder) is not None:
-            keep = partial(sync.keep_code, kept, folder, request)
-        reply = await self.client.blocks.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
+            code_file = sync.keep_code(folder, request)
+        try:
+            reply = await self.client.blocks.run(request.message, request.code, timeout, listener, calls)
+        except asyncio.CancelledError as cancelled:
+            await self._receive_of_killed(cancelled)
+            raise
         # Before anything of the block is stored.
         files_before = await make_manifest(self.client.requests, *listed, reply, request.filename) if listed else None
         if self.replay is not None:
             await self.replay.take(reply, request.filename)
         result = to_result(reply)
         result.files_before = files_before
-        await self._receive_files(result, reply, kept[0])
+        await to_the_end(self._receive_files(result, reply, code_file))
         if calls is not None:
             calls.add_to(result)
         if gateway is not None:
@@ -110,8 +112,7 @@ class BlockRun:
         workspace = self.workspace
         if workspace is None:
             return None
-        if self.client.blocks.undelivered or not workspace.unchanged(most=sync.QUICK_STATS):
-            await sync.push_changes(workspace, self.client, self.options.limits)
+        await sync.push_changes(workspace, self.client, self.options.limits)
         return workspace.list_sandbox(self.client.requests) if self.context.journalled else None
 
     @property
@@ -121,15 +122,22 @@ class BlockRun:
 
     async def _receive_files(self, result: Result, reply: Reply, code_file: sync.Kept) -> None:
         workspace = self.workspace
-        if workspace is not None and (reply.message.get("files") or self.client.blocks.undelivered):
+        if workspace is not None and reply.message.get("files"):
             result.artifacts = await sync.pull(workspace, self.client, reply)
         result.code_file = await code_file if isinstance(code_file, asyncio.Future) else code_file
         if reply.displays.count:
             await self._add_displays(result, reply.displays)
         if workspace is not None:
-            fail_if_not_stored(result, workspace, reply)
+            fail_if_not_stored(result, workspace)
         if workspace is not None and workspace.notes:
             result.notes = (*workspace.take_notes(), *result.notes)
+
+    async def _receive_of_killed(self, cancelled: asyncio.CancelledError) -> None:
+        """Store the files of a block that was killed because its caller was cancelled."""
+        reply: Reply | None = getattr(cancelled, "reply", None)
+        if self.workspace is not None and reply is not None:
+            with contextlib.suppress(SandboxError):
+                await sync.pull(self.workspace, self.client, reply)
 
     async def _add_displays(self, result: Result, displays: Displays) -> None:
         folder = self._folder if self.replay is None else None

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import Any, BinaryIO, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 from codeact_sandbox import backend_selection as select
-from codeact_sandbox import trees
 from codeact_sandbox.block_run import fail_if_not_stored
-from codeact_sandbox.commands import HasCommands
-from codeact_sandbox.files import display_files, sync
+from codeact_sandbox.files import archives, display_files, sync
 from codeact_sandbox.host.blocks import check_block
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.protocol import checked_entries
-from codeact_sandbox.host.waiting import CrossLoopSemaphore, in_thread
+from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.ports import Ports
 from codeact_sandbox.replay import EMPTY_BLOCK, ReplayWorkspace
 from codeact_sandbox.runner.shared import wire
@@ -25,6 +21,9 @@ from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileE
 from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RunContext
+
+if TYPE_CHECKING:
+    from codeact_sandbox.async_sandbox import AsyncSandbox
 
 OPEN = "a branch is open: use its run(), and keep() or leave it before anything else is done in this sandbox"
 ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
@@ -39,35 +38,13 @@ _T = TypeVar("_T")
 inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=None)
 
 
-class HasSession(HasCommands, Protocol):
-    client: RunnerClient | None
-    open_branch: AsyncBranch | None
-    _session: CrossLoopSemaphore
-    _lost: bool
-
-    @property
-    def _run_block(self) -> Callable[..., Awaitable[Result]]:
-        """Runs a block."""
-
-    async def _discard(self, client: RunnerClient) -> None:
-        """Stop a sandbox with a partly undone session; the next block gets another one."""
-
-
-class _Files(ReplayWorkspace):
-    """The workspace of a branch: notes what blocks change, for the host to get it if the branch is kept."""
-
-    async def take(self, reply: Reply, code_file: str | None) -> None:
-        self._client.blocks.add_undelivered(checked_entries(reply.message.get("files", [])))
-
-
 class AsyncBranch:
     """Blocks from one instant of a session, for `async with`: kept by `keep()`, else undone at the end."""
 
-    def __init__(self, sandbox: HasSession) -> None:
+    def __init__(self, sandbox: AsyncSandbox) -> None:
         self._sandbox = sandbox
         self._client: RunnerClient | None = None
         self._saved: BinaryIO | None = None  # the workspace at its beginning
-        self._undelivered: dict[str, dict[str, Any]] = {}
         self._results: list[Result] = []
 
     async def __aenter__(self) -> Self:
@@ -113,7 +90,7 @@ class AsyncBranch:
         """
         await self._alone(self._keep())
 
-    async def _alone(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _alone(self, work: Coroutine[object, object, _T]) -> _T:
         """Do something while no block of another branch runs."""
         token = inside.set(self)
         try:
@@ -148,7 +125,7 @@ class AsyncBranch:
         if client.processes.busy:  # started meanwhile
             raise Unsupported(COMMANDS)
         sandbox.open_branch, self._client = self, client
-        self._files = _Files(client, workspace, sandbox._run_block)
+        self._files = ReplayWorkspace(client, workspace, sandbox._run_block)
         if client.gateway is not None:
             client.gateway.shut()  # until the next block outside the branch
         try:
@@ -158,17 +135,16 @@ class AsyncBranch:
             raise
 
     async def _save(self) -> None:
-        client = self._live()
+        self._live()
         saved: BinaryIO = await in_thread(tempfile.TemporaryFile)
         self._saved = saved
         try:
-            await trees.save(self._sandbox, saved)
+            await archives.save(self._sandbox, saved)
             reason: object = await self._files.checkpoint(CHECKPOINT)
         except SandboxFileError as error:
             reason = error
         if reason is not None:
             raise Unsupported(f"the session can't be branched: {reason}")
-        self._undelivered = dict(client.blocks.undelivered)
 
     def _live(self) -> RunnerClient:
         if self._client is None or self._sandbox.open_branch is not self:
@@ -192,13 +168,13 @@ class AsyncBranch:
         assert workspace is not None
         await self._drop(client)
         self._sandbox.open_branch = None
-        artifacts = await sync.pull(workspace, client, Reply({}, b"", {}))
+        artifacts = await sync.pull_changed(workspace, client)
         for result in self._results:
             shown = await in_thread(display_files.store, result.displays, workspace)
             result.displays, result.artifacts = tuple(shown.displays), tuple(shown.artifacts)
             result.notes += tuple(shown.notes)
         if self._results:
-            fail_if_not_stored(self._results[-1], workspace, Reply({}, b"", {}))
+            fail_if_not_stored(self._results[-1], workspace)
             self._results[-1].artifacts = display_files.merged(artifacts, self._results[-1].artifacts)
 
     async def _undo(self) -> None:
@@ -206,10 +182,9 @@ class AsyncBranch:
         assert self._saved is not None
         await self._files._roll_back(CHECKPOINT)
         await self._files._drain()
-        await trees.put_back(self._sandbox, self._saved)
+        await archives.put_back(self._sandbox, self._saved)
         # What was put back does not count as a change by the next block.
         await client.requests.ask({"op": "changed"})
-        client.blocks.undelivered = self._undelivered
         await self._drop(client)
 
     async def _drop(self, client: RunnerClient) -> None:

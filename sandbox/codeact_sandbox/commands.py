@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from codeact_sandbox.files import sync
+from codeact_sandbox.files.work_folder import WorkFolder
 from codeact_sandbox.host.chunks import Stream
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.processes import Command, Kept, Process
@@ -22,7 +23,6 @@ from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileE
 from codeact_sandbox.types.limits import parse_seconds, parse_timeout
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult
-from codeact_sandbox.work_folder import WorkFolder
 
 MAX_ENDED_JOBS = 32  # jobs that have ended and whose output is kept
 Words = Sequence[str] | str
@@ -241,7 +241,7 @@ async def prepared(sandbox: HasCommands) -> RunnerClient:
     if client.gateway is not None:
         client.gateway.begin_block(shut=False)
     workspace = sandbox._folder.workspace
-    if workspace is not None and (client.blocks.undelivered or not workspace.unchanged(most=sync.QUICK_STATS)):
+    if workspace is not None:
         await sync.push_changes(workspace, client, sandbox.options.limits)
         if await live_client(sandbox) is not client:  # it also refuses what a branch has begun meanwhile
             raise SandboxDied("the sandbox was replaced meanwhile")

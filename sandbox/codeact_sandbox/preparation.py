@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
-from codeact_sandbox import trees
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.data import check_data
+from codeact_sandbox.files.service import FileService
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.blocks import make_request, to_result
 from codeact_sandbox.host.client import RunnerClient
@@ -38,7 +37,7 @@ async def prepare(
         await client.start()
     tools.broker.started(client.settings.tools)
     try:
-        await check_data(options, partial(trees.check, client))
+        await check_data(FileService(client), options)
         if workspace is not None:
             workspace.note(*await sync.push(workspace, client, options.limits, all_of_them=all_files))
         return await _run_first_blocks(client, options, workspace)
@@ -72,7 +71,7 @@ async def _run_first_blocks(client: RunnerClient, options: SandboxOptions, works
 async def send_stubs(client: RunnerClient, tools: Toolset) -> None:
     files = await asyncio.wrap_future(tools.stubs()) if tools.stubs is not None else {}
     if files:
-        await trees.write_all(client, STUBS_FOLDER, files)
+        await FileService(client).write_all(STUBS_FOLDER, files)
 
 
 async def _run(

@@ -175,7 +175,6 @@ class ReplayWorkspace:
     # Blocks
 
     async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
-        await self._client.requests.ask({"op": "forget"})
         return await self._run_block(block, RunContext(journalled=True, answers=answers), replay=self)
 
     async def checkpoint(self, name: str | None = None) -> str | None:

@@ -175,15 +175,12 @@ async def test_a_file_that_grows_for_ever_is_refused_by_size(subject: Subject, t
 
 # Case 37.
 def test_no_archive_of_a_sandbox_is_ever_opened() -> None:
-    """Archives are made for the engine: to build an image, and with data= for a container that never runs. None is unpacked.
-
-    A copied folder comes as a tar file, whose headers alone `tarfile` reads (`tar_receiver`; see L3); `trees` runs inside.
-    """
+    """Archives are made for the engine and for the sandbox. None is unpacked here: `trees` runs inside."""
     folders = [Path(str(package.__file__)).parent for package in (executors, codeact_sandbox)]
     sources = {path: path.read_text() for folder in folders for path in folder.rglob("*.py")}
     assert len(sources) > 30
     users = {path.name for path, text in sources.items() if re.search(r"\b(tarfile|zipfile|shutil\.unpack)", text)}
-    assert users <= {"data_mounts.py", "image.py", "image_requests.py", "tar_receiver.py", "trees.py"}
+    assert users <= {"data_mounts.py", "image.py", "image_requests.py", "service.py", "trees.py"}
     words = r"put_archive|get_archive|extractall|\.extract\(|exec_create|pickle\.load"
     assert {path.name for path, text in sources.items() if re.search(words, text)} == {"data_mounts.py"}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from codeact_sandbox.files.work_folder import WorkFolder
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.types.options import SandboxOptions
-from codeact_sandbox.work_folder import WorkFolder
 from tests.sandbox.sandboxes import out
 
 from .lag import MOST_EXCESS_S, LoopLag, median_excess

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox, SandboxFileError, trees
-from codeact_sandbox.files.tar_receiver import TarReceiver
-from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox import AsyncSandbox, SandboxFileError
+from codeact_sandbox.files.service import parse_answer
 from codeact_sandbox.types.errors import SandboxStartError
-from tests.cases import case
 
 from .faces import EACH, sandbox
 
@@ -67,57 +65,10 @@ async def test_names_and_patterns_of_code_cost_only_their_own_operation(tmp_path
         assert time.monotonic() - began < 20
         with pytest.raises(SandboxFileError, match="256 bytes are not read into memory"):
             await box.read("/tmp/../workspace/odd/wide", 256)
-        with pytest.raises(SandboxFileError, match="2 entries were not copied"):
+        with pytest.raises(SandboxFileError, match=r"not all was copied: .*; "):
             await box.get("odd", tmp_path / "odd")
         assert sorted(os.listdir(tmp_path / "odd")) == ["many", "wide"]
         assert (await box.run("6 * 7")).value == 42
-
-
-def archive(*headers: tuple[str, bytes, int, bytes]) -> bytes:
-    """A tar file with any names, types and sizes."""
-    written = io.BytesIO()
-    for name, kind, size, content in headers:
-        header = tarfile.TarInfo(name)
-        header.type, header.size, header.linkname = kind, size, "/etc/passwd"
-        written.write(header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512))
-    return written.getvalue() + bytes(1024)
-
-
-# Case L3.
-def test_a_hostile_tar_file_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
-    regular = tarfile.REGTYPE
-    for number, (entries, stored) in enumerate(
-        [
-            ([("../out", regular, 1, b"x"), ("good", regular, 1, b"y")], ["good"]),
-            ([("/etc/out", regular, 1, b"x")], []),
-            ([("link", tarfile.SYMTYPE, 0, b""), ("link/out", regular, 1, b"x")], ["link", "link/out"]),
-            ([(".git/config", regular, 1, b"x"), ("a\x1b[31m", regular, 1, b"x")], []),
-            ([("disk", tarfile.BLKTYPE, 0, b"")], None),
-            ([("sparse", tarfile.GNUTYPE_SPARSE, 10**12, b"")], None),
-            ([("header", tarfile.XHDTYPE, 10**9, b"")], None),
-            ([("name", tarfile.GNUTYPE_LONGNAME, 10**9, b"")], None),
-            ([("large", regular, 10**15, b"x")], None),
-        ]
-    ):
-        top = tmp_path / str(number)
-        folder = Workspace(top, max_total_bytes=1024**3, counted=False)
-        folder.prepare()
-        receiver = TarReceiver(folder, 100)
-        with case(entries):
-            try:
-                data = archive(*entries)
-                for start in range(0, len(data), 700):
-                    receiver.feed(data[start : start + 700])
-            except SandboxFileError:
-                assert stored is None
-            else:
-                assert receiver.complete is (stored is not None)
-            finally:
-                receiver.close()
-                folder.close()
-            found = sorted(path.relative_to(top).as_posix() for path in top.rglob("*"))
-            assert found == (stored or [])
-    assert not (tmp_path / "out").exists()
 
 
 # Attack M9: what a folder with holes takes on the host's disk.
@@ -150,12 +101,12 @@ async def test_zeros_of_a_folder_take_no_space_and_others_at_most_half_of_the_fr
 )
 def test_an_answer_with_many_small_parts_is_not_parsed(answer: bytes) -> None:
     with pytest.raises(ValueError, match="too many parts"):
-        trees._parsed(bytearray(answer))
+        parse_answer(bytearray(answer))
 
 
 def test_an_answer_is_parsed_whatever_its_texts_are() -> None:
     found = {"found": [["a", 1, '[{,"\\' * 100]] * 1000, "cut": False}
-    assert trees._parsed(bytearray(json.dumps(found).encode())) == found
+    assert parse_answer(bytearray(json.dumps(found).encode())) == found
 
 
 # Attack M9: a snapshot that a stranger has made.

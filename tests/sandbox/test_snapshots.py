@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox import Sandbox, SandboxStartError
-from codeact_sandbox.trees import FileInfo
+from codeact_sandbox.files.operations import FileInfo
 from tests.cases import case
 from tests.sandbox.test_exec import KINDS
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from codeact_sandbox import AsyncSandbox, SandboxFileError
-from codeact_sandbox.trees import FileInfo, GrepMatch
+from codeact_sandbox.files.operations import FileInfo, GrepMatch
 from tests.cases import case
 from tests.sandbox.test_exec import KINDS
 
@@ -155,5 +155,6 @@ async def test_what_is_not_stored_on_the_host_is_named(box: AsyncSandbox, tmp_pa
     )
     with pytest.raises(SandboxFileError) as raised:
         await box.get("top", tmp_path / "top")
-    assert str(raised.value).startswith("[Errno 1] 5 entries were not copied, all others were: ")
+    assert str(raised.value).startswith("[Errno 1] not all was copied: .git/hooks/post: not copied: `.git` ")
+    assert r"; a\nb: not copied: " in str(raised.value)
     assert sorted(each.name for each in (tmp_path / "top").rglob("*")) == ["good"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from codeact_sandbox.files.service import FileService, unreadable
 from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.host_paths import DataEntry
@@ -26,12 +26,16 @@ def data_sources(options: SandboxOptions) -> dict[str, Path]:
         raise SandboxStartError(str(error)) from None
 
 
-async def check_data(options: SandboxOptions, check: Callable[[list[str]], Awaitable[list[int]]]) -> None:
+async def check_data(service: FileService, options: SandboxOptions) -> None:
     """Check that the sandbox's user can read what is mounted at /data and /skills."""
     entries = [("data", str(entry.path), entry.target) for entry in map(DataEntry, options.data)]
     if options.skills:
         entries += [("skills", str(each.folder), f"{each.target}/{FILE}") for each in find_skills(options.skills)]
-    found = await check([target for _, _, target in entries]) if entries else []
+    if not entries:
+        return
+    found = await service.ask("check", "/data", paths=[target for _, _, target in entries])
+    if not isinstance(found, list) or len(found) != len(entries):
+        raise unreadable("/data")
     for (option, path, _), number in zip(entries, found, strict=True):
         shown = printable(path)
         if number == errno.EACCES:

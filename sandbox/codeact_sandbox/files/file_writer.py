@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -21,7 +20,6 @@ from codeact_sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
-from codeact_sandbox.types.errors import SandboxDied
 from codeact_sandbox.types.filenames import PART_PREFIX, printable
 from codeact_sandbox.types.protected_names import GIT, ProtectedNameError, ProtectedNames, not_written_back
 
@@ -122,7 +120,7 @@ class FileWriter:
 
     def write(self, *chunks: bytes) -> None:
         """Append bytes."""
-        with self._used():
+        with self._lock, explained(self._task):
             for chunk in chunks:
                 self._quota.check_size(self._old, self._written + len(chunk))
                 self._put(chunk)
@@ -144,7 +142,7 @@ class FileWriter:
 
     def commit(self) -> tuple[os.stat_result | None, bytes | None]:
         """Rename it; returns its status (None if it has been replaced already) and the digest of its content."""
-        with self._used():
+        with self._lock, explained(self._task):
             old = self._old = _status(self._leaf, self._parent)
             self._quota.check_entry(old)
             self._quota.check_size(old, self._written)
@@ -175,14 +173,6 @@ class FileWriter:
             os.close(self._parent)
             self._quota.entries -= len(self._made)
             self._folder.remove_folders(self._made)
-
-    @contextmanager
-    def _used(self) -> Iterator[None]:
-        with self._lock:
-            if not self._open:
-                raise SandboxDied("the sandbox was stopped while files were copied")
-            with explained(self._task):
-                yield
 
 
 def refuse_repository(protected: ProtectedNames, descriptor: int, part: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
+import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from codeact_sandbox.files.file_writer import FileWriter
-from codeact_sandbox.files.workspace import HostFile, Workspace
+from codeact_sandbox.files.workspace import MAX_NAME_SHOWN, HostFile, Workspace
 from codeact_sandbox.host.blocks import BlockRequest, artifact
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import checked_entries
-from codeact_sandbox.host.waiting import in_thread, in_threads
+from codeact_sandbox.host.waiting import in_thread, in_threads, to_the_end
 from codeact_sandbox.types.errors import SandboxError, SandboxFileError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.limits import Limits, parse_size
-from codeact_sandbox.types.protected_names import ProtectedNameError, not_written_back
+from codeact_sandbox.types.protected_names import ProtectedNameError
 from codeact_sandbox.types.result import Artifact
 
 CHUNK = 256 * 1024
@@ -33,21 +33,18 @@ MAX_TRANSFERS = 32
 MAX_TRANSFER_BYTES = 2 * 1024**2
 MAX_NOTES = 8
 MAX_LISTED = 50
-MAX_NAME_SHOWN = 200
 PAGE_BYTES = 4096
-QUICK_BYTES = 64 * 1024
 QUICK_STATS = 500  # what may be done on the event loop; more is done in a thread
 Kept = str | None | asyncio.Future[str | None]
 """The path of the file with a block's code on the host, or None; a future of it while it is being written."""
 
 T = TypeVar("T")
-logger = logging.getLogger("codeact_sandbox")
 
 
 async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
     """Send new and changed files of the host, before a block."""
-    for name in sandbox.blocks.undelivered:
-        workspace.differs(name)
+    if workspace.unchanged(most=QUICK_STATS):
+        return
     if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
         return
     async with workspace.transfer_lock:
@@ -166,25 +163,34 @@ def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> dict[str, byte
 
 
 async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
-    """Store new and changed files of a block on the host; one that could not be stored has a note with the reason."""
-    missed: dict[str, dict[str, Any]] = {}
-    pulling = _Pull(workspace)
-    try:
-        async with workspace.transfer_lock:
-            missed, sandbox.blocks.undelivered = sandbox.blocks.undelivered, {}
-            # Nearly always this is all: the files are few, and their content is in the reply.
-            await in_thread(pulling.begin, reply, missed)
-            while pulling.inline:
-                await in_thread(pulling.store_some)
-            while pulling.in_sandbox:
-                entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], lambda entry: int(entry["size"]))
-                await _fetch(workspace, sandbox, pulling, entries)
-                del pulling.in_sandbox[: len(entries)]
-            return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
-    except asyncio.CancelledError:
-        sandbox.blocks.add_undelivered(missed.values())
-        sandbox.blocks.add_undelivered(checked_entries(reply.message.get("files", [])))
-        raise
+    """Store new and changed files of a block on the host; one that is not stored has a note with the reason.
+
+    The runner reports a file once, so a cancellation does not keep it from being stored.
+    """
+    entries = checked_entries(reply.message.get("files", []))
+    if entries and reply.message.get("files_cut"):
+        workspace.miss("some files", "there are too many in the workspace")
+    return await to_the_end(pull_entries(workspace, sandbox, entries, reply.data))
+
+
+async def pull_entries(
+    workspace: Workspace,
+    sandbox: RunnerClient,
+    entries: list[dict[str, Any]],
+    data: bytes = b"",
+    *,
+    source: str = ".",
+) -> tuple[Artifact, ...]:
+    """Store files of a folder in the sandbox, `source`; `data` has the content of some."""
+    pulling = _Pull(workspace, source)
+    async with workspace.transfer_lock:
+        # Nearly always this is all: the files are few, and their content is in the reply.
+        await in_thread(pulling.begin, entries, data)
+        while pulling.inline:
+            await in_thread(pulling.store_some)
+        while pulling.in_sandbox:
+            await _fetch(sandbox, pulling)
+        return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
 
 
 async def pull_changed(workspace: Workspace, sandbox: RunnerClient) -> tuple[Artifact, ...]:
@@ -193,22 +199,9 @@ async def pull_changed(workspace: Workspace, sandbox: RunnerClient) -> tuple[Art
     async def pull_them() -> tuple[Artifact, ...]:
         reply = await sandbox.requests.ask({"op": "changed"})
         workspace.note(*map(str, reply.message.get("notes", ())))
-        if reply.message.get("files") or sandbox.blocks.undelivered:
-            return await pull(workspace, sandbox, reply)
-        return ()
+        return await pull(workspace, sandbox, reply) if reply.message.get("files") else ()
 
-    # The runner reports a file once, so a cancellation must not keep it from being stored.
-    return await asyncio.shield(asyncio.ensure_future(pull_them()))
-
-
-async def pull_file(workspace: Workspace, sandbox: RunnerClient, name: str) -> str | None:
-    """Store a file that the host has written into the sandbox; return why that is impossible, or None."""
-    entry = {"name": name, "size": 0, "mode": 0o644}
-    artifacts = await pull(workspace, sandbox, Reply({"files": [entry]}, b"", {}))
-    workspace.not_stored.pop(printable(name)[:MAX_NAME_SHOWN], None)  # it is no file of a block
-    if (part := workspace.protected.refused_part(name)) is not None:
-        return not_written_back(part)
-    return next((each.note for each in artifacts if each.name == printable(name)), None)
+    return await to_the_end(pull_them())
 
 
 @dataclass
@@ -218,45 +211,33 @@ class _Refused:
     number: int
     reason: str
     is_protected: bool
-    text: str
     entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
 
 class _Pull:
-    """Stores the files of one block: those with content, then those still to be read in the sandbox; for threads."""
+    """Stores files on the host: those with content, then those still to be read in the sandbox; for threads."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, source: str) -> None:
         self.inline: list[tuple[dict[str, Any], bytes]] = []
         self.in_sandbox: list[dict[str, Any]] = []
         self.result: tuple[Artifact, ...] | None = None
-        self._workspace = workspace
+        self.workspace = workspace
+        self.source = source
         self._stored: list[Artifact] = []
         self._refused: dict[tuple[int, str], _Refused] = {}
 
-    def begin(self, reply: Reply, missed: dict[str, dict[str, Any]]) -> None:
-        """Sort the changed files, and store the first of those whose content is in the reply; finish if these are all."""
-        workspace, offset = self._workspace, 0
-        to_report: dict[str, bool] = {}
-        entries = checked_entries(reply.message.get("files", []))
-        late = missed.keys() - {entry["name"] for entry in entries}
-        for entry in (*entries, *({**missed[name], "late": True} for name in sorted(late))):
-            content: bytes | None = None
-            if (size := entry.get("inline")) is not None:
-                content = reply.data[offset : offset + size]
+    def begin(self, entries: list[dict[str, Any]], data: bytes) -> None:
+        """Sort the files, and store the first of those that have content; finish if these are all."""
+        offset = 0
+        for entry in entries:
+            name, size = entry["name"], entry.get("inline")
+            if size is not None:
+                self.inline.append((entry, data[offset : offset + size]))
                 offset += size
-            if (part := workspace.protected.refused_part(entry["name"])) is not None:
-                workspace.differs(entry["name"])
-                if part not in to_report:
-                    to_report[part] = workspace.first_report(part)
-                if not to_report[part]:
-                    continue
-                content = b""  # it is refused without it
-            if entry["name"].endswith("/"):
-                content = b""
-            if content is None:
-                self.in_sandbox.append(entry)
+            elif name.endswith("/") or self.workspace.protected.refused_part(name) is not None:
+                self.inline.append((entry, b""))  # a folder, or refused without its content
             else:
-                self.inline.append((entry, content))
+                self.in_sandbox.append(entry)
         self.store_some()
         if not self.inline and not self.in_sandbox:
             self.finish()
@@ -271,9 +252,10 @@ class _Pull:
         for entry, content in entries:
             try:
                 if entry["name"].endswith("/"):
-                    self._workspace.make_folder(entry["name"])
+                    self.workspace.make_folder(entry["name"])
                 else:
-                    self.stored(entry, self._workspace.store(entry["name"], entry["mode"], [content]))
+                    path = self.workspace.store(entry["name"], entry["mode"], [content])
+                    self.stored(entry, path)
             except SandboxFileError as error:
                 self.refuse(entry, error)
 
@@ -283,36 +265,32 @@ class _Pull:
 
     def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
         """Record that a file was not stored, grouped by reason."""
-        if entry.get("late") and error.errno == errno.ENOENT and error.reason is None:
-            return  # removed in the sandbox since
         # Not the error: it would keep the content of the file in memory.
         reason = str(error.reason or error.strerror or error)
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
         key = number, reason if error.reason is not None and number != errno.EINVAL else ""
-        if key not in self._refused:
-            name = printable(entry["name"])[:MAX_NAME_SHOWN]
-            text = f"the file {name} stays in the sandbox: {printable(reason if error.filename else str(error))}"
-            self._refused[key] = _Refused(number, printable(reason), isinstance(error, ProtectedNameError), text)
-        self._refused[key].entries.append((entry, reason))
+        is_protected = isinstance(error, ProtectedNameError)
+        group = self._refused.setdefault(key, _Refused(number, printable(reason), is_protected))
+        group.entries.append((entry, reason))
 
     def finish(self) -> tuple[Artifact, ...]:
-        """Report the files that were not stored, in the log and in the result, with a limited number of sentences."""
+        """Report the files that were not stored, in the result, with a limited number of sentences."""
         listed: list[Artifact] = []
+        workspace = self.workspace
         for group in self._refused.values():
             for entry, _ in group.entries:
-                self._workspace.differs(entry["name"])
+                workspace.differs(entry["name"])
                 # What code has closed itself, it does not give away.
-                if not group.is_protected and group.number != errno.EACCES and self._workspace.is_users:
-                    self._workspace.not_stored[printable(entry["name"])[:MAX_NAME_SHOWN]] = group.reason
-            if group.is_protected and not self._workspace.first_report(group.reason):
+                if not group.is_protected and group.number != errno.EACCES:
+                    workspace.miss(entry["name"], group.reason)
+            if group.is_protected and not workspace.first_report(group.reason):
                 continue
-            count, shown = len(group.entries), printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]
-            others = f" (and {count - 1:,} more)" if count > 1 else ""
-            logger.warning("%s%s", group.text, others)
-            room = max(0, MAX_LISTED - len(listed))
+            count, room = len(group.entries), max(0, MAX_LISTED - len(listed))
             if count > room or group.is_protected or group.number == errno.EDQUOT:
-                self._workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
+                shown = printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]
+                others = f" (and {count - 1:,} more)" if count > 1 else ""
+                workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
             # Models read it, and must not see paths of the host.
             listed += [
                 artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
@@ -322,13 +300,16 @@ class _Pull:
         return self.result
 
 
-async def _fetch(
-    workspace: Workspace, sandbox: RunnerClient, pulling: _Pull, entries: Sequence[dict[str, Any]]
-) -> None:
+async def _fetch(sandbox: RunnerClient, pulling: _Pull) -> None:
     """Get the content of some files and store them."""
+    some = pulling.in_sandbox[:MAX_TRANSFERS]
+    entries = _batch(some, lambda entry: int(entry["size"]))
+    del pulling.in_sandbox[: len(entries)]
     small = [entry for entry in entries if entry["size"] < CHUNK]
     large = [entry for entry in entries if entry["size"] >= CHUNK]
-    chunks = await asyncio.gather(*(_first_chunk(sandbox, entry["name"]) for entry in small), return_exceptions=True)
+    paths = {entry["name"]: posixpath.join(pulling.source, entry["name"]) for entry in entries}
+    reads = (_first_chunk(sandbox, paths[entry["name"]]) for entry in small)
+    chunks = await asyncio.gather(*reads, return_exceptions=True)
     whole = []
     for entry, chunk in zip(small, chunks, strict=True):
         if isinstance(chunk, SandboxFileError):
@@ -342,8 +323,10 @@ async def _fetch(
     if whole:
         await in_thread(pulling.store, whole)
     for entry in large:
+        name, mode = entry["name"], entry["mode"]
         try:
-            pulling.stored(entry, await copy_out(workspace, sandbox, entry["name"], entry["name"], entry["mode"]))
+            path = await copy_out(pulling.workspace, sandbox, paths[name], name, mode)
+            pulling.stored(entry, path)
         except SandboxFileError as error:
             pulling.refuse(entry, error)
 
@@ -381,28 +364,23 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
             await in_thread(writer.abandon)
 
 
-def keep_code(kept: list[Kept], folder: Workspace | Path, request: BlockRequest) -> None:
+def keep_code(folder: Workspace | Path, request: BlockRequest) -> Kept:
     """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted."""
-    name, code, delete = request.filename, request.code, request.message["delete"]
+    name = request.filename
     assert name is not None
     if isinstance(folder, Path):
-        kept[0] = str(folder / name)
-    elif delete or (len(code) <= QUICK_BYTES and folder.contains(name, code)):
-        if delete:
-            folder.remove(name)
-        kept[0] = str(folder.root / name)
-    else:
-        kept[0] = asyncio.get_running_loop().run_in_executor(None, _keep_code, folder, name, code)
+        return str(folder / name)
+    if request.message["delete"]:
+        folder.remove(name)
+        return str(folder.root / name)
+    return asyncio.get_running_loop().run_in_executor(None, _keep_code, folder, name, request.code)
 
 
 def _keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:
-    part = workspace.protected.refused_part(filename)
-    if part is not None:
-        if workspace.first_report(part):
-            workspace.note(f"Not copied to work_dir: {printable(filename)}: {not_written_back(part)}")
-        return None
     try:
         return str(workspace.store(filename, 0o644, [code]))
     except SandboxError as error:
-        logger.warning("the code was not kept on the host: %s", printable(str(error)))
+        reason = printable(str(getattr(error, "reason", error)))
+        if workspace.first_report(reason):
+            workspace.note(f"Not copied to work_dir: {printable(filename)}: {reason}")
         return None

@@ -19,7 +19,6 @@ from functools import partial
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
-from weakref import WeakSet
 
 from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES, FileWriter, Quota, refuse_repository
 from codeact_sandbox.files.host_folder import (
@@ -45,6 +44,7 @@ from codeact_sandbox.types.protected_names import ProtectedNameError, ProtectedN
 # Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
 _COMPARED_BYTES = 1024**2
+MAX_NAME_SHOWN = 200
 LEFT_OUT = (
     "(secrets, what tools make, and what .gitignore and exclude= name; include=[...] or --include NAME sends it)."
 )
@@ -92,6 +92,7 @@ class Workspace:
         protected: ProtectedNames | None = None,
         counted: bool = True,
         selection: Selection | None = None,
+        is_users: bool = True,
     ) -> None:
         self.root = Path(root)
         self.max_file_bytes = max_file_bytes
@@ -105,10 +106,9 @@ class Workspace:
         self._closed = False
         self._quota = Quota(max_files, max_file_bytes, max_total_bytes)
         self._counted = not counted
-        self._writers: WeakSet[FileWriter] = WeakSet()
         self.notes: dict[str, None] = {}  # the notes for the next result, in their order
-        self.is_users = True  # whether the user expects the files there; not in a temporary folder
-        self.not_stored: dict[str, str] = {}  # the reasons by name, for the next result
+        self._is_users = is_users  # whether the user expects the files there; not in a temporary folder
+        self._missing: dict[str, str] = {}  # the reasons by name, for the next result
         self._reported: set[Skipped] = set()
         self._reported_names: set[str] = set()
         self._synced: dict[str, Synced] = {}
@@ -134,11 +134,9 @@ class Workspace:
         self._quota.room = count
 
     def close(self) -> None:
-        """Stop storing files: wait for a write in progress, and remove half-written files."""
+        """Stop storing files, and wait for a write in progress."""
         with self._lock:
             self._closed = True
-            for writer in list(self._writers):
-                writer.abandon()
 
     @contextmanager
     def _used(self) -> Iterator[None]:
@@ -156,9 +154,18 @@ class Workspace:
         notes, self.notes = self.notes, {}
         return tuple(notes)
 
+    def miss(self, name: str, reason: str) -> None:
+        """Record that the user's folder does not have a file."""
+        if self._is_users:
+            self._missing[printable(name)[:MAX_NAME_SHOWN]] = reason
+
+    def forget_missing(self, name: str) -> None:
+        """Let the next result say nothing of a file."""
+        self._missing.pop(printable(name)[:MAX_NAME_SHOWN], None)
+
     def take_not_stored(self) -> str:
         """Return, once, the sentence on files that could not be stored; empty if there are none."""
-        missing, self.not_stored = self.not_stored, {}
+        missing, self._missing = self._missing, {}
         if not missing:
             return ""
         (name, reason), count = next(iter(missing.items())), len(missing)
@@ -261,13 +268,6 @@ class Workspace:
         self._reported_names.add(name)
         return is_first
 
-    def contains(self, name: str, content: bytes) -> bool:
-        """Return whether a file has this content already; writing it again would only use the disk."""
-        try:
-            return b"".join(self._folder.chunks(self._checked(name), len(content) + 1)) == content
-        except SandboxFileError:
-            return False
-
     def store(self, name: str, mode: int, chunks: Iterable[bytes]) -> Path:
         """Write a file that the sandbox sent: whole or not at all, and only inside the folder; see `begin`."""
         with self._used():
@@ -283,11 +283,9 @@ class Workspace:
         """Begin to write a file, as `store` does, whose content arrives in pieces."""
         with self._used():
             name = self._admitted(name)
-            writer = FileWriter(
+            return FileWriter(
                 self._folder, name, mode, size, quota=self._quota, protected=self.protected, lock=self._lock
             )
-            self._writers.add(writer)
-            return writer
 
     def commit(self, writer: FileWriter) -> Path:
         """End writing a file, and remember that the sandbox has it."""

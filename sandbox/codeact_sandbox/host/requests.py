@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import aclosing
 from functools import partial
@@ -28,7 +29,6 @@ from codeact_sandbox.types.errors import (
 CHUNK = 256 * 1024
 ANSWER_TIMEOUT_S = 20.0
 OUTPUT_SLACK = 64 * 1024
-MAX_UNDELIVERED = 20_000
 
 logger = logging.getLogger("codeact_sandbox")
 
@@ -112,13 +112,19 @@ class Requests:
     async def list_files(self) -> list[dict[str, Any]]:
         return checked_entries((await self.ask({"op": "list"})).message.get("files"))
 
+    async def list_folder(self, path: str) -> list[dict[str, Any]]:
+        """List what is below a folder of the workspace: files, and empty folders."""
+        message = (await self.ask({"op": "list", "folder": path, "folders": True})).message
+        if message.get("cut"):
+            reason = "there are too many files in it, or folders in folders: choose one below it"
+            raise SandboxFileError(errno.E2BIG, reason, path)
+        return checked_entries(message.get("files"))
+
 
 class RunningBlocks:
     def __init__(
         self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
     ) -> None:
-        # Files of cancelled blocks, by name; they are not on the host yet.
-        self.undelivered: dict[str, dict[str, Any]] = {}
         self._requests = requests
         self._stop = stop
         self._output_room = 2 * output_limit + OUTPUT_SLACK
@@ -147,8 +153,6 @@ class RunningBlocks:
         timeout_s: float,
         on_output: OutputCallback | None = None,
         calls: Calls | None = None,
-        *,
-        on_sent: Callable[[], None] | None = None,
     ) -> Reply:
         ident = next(self._requests.idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
@@ -164,8 +168,6 @@ class RunningBlocks:
         self._time_limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._time_limits.values()))
-            if on_sent is not None:
-                on_sent()
             return await wait_for(reply, limit, f"the sandbox {self._requests.name} did not answer within {limit:g} s")
         except asyncio.CancelledError as cancelled:
             await self._kill_block(connection, ident, reply, cancelled)
@@ -191,8 +193,8 @@ class RunningBlocks:
         connection.send(protocol.pack(wire.KILL_BLOCK, ident, {}))
         try:
             killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
-            self.add_undelivered(checked_entries(killed.message.get("files", [])))
             cancelled.result = to_result(killed)  # type: ignore[attr-defined]
+            cancelled.reply = killed  # type: ignore[attr-defined]
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self._stop()
@@ -210,10 +212,3 @@ class RunningBlocks:
                 calls.end()
             connection.send(protocol.pack(wire.KILL_BLOCK, ident, {}))
         return True
-
-    def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Record files of a cancelled block: the runner does not report them again."""
-        for entry in entries:
-            self.undelivered[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
-        for name in list(itertools.islice(self.undelivered, max(0, len(self.undelivered) - MAX_UNDELIVERED))):
-            del self.undelivered[name]

@@ -52,7 +52,13 @@ async def on_loop(
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     """Run a function in a thread, as `asyncio.to_thread` does, but wait for its end also when cancelled."""
-    working = asyncio.get_running_loop().run_in_executor(None, call_isolated, partial(work, *arguments))
+    loop = asyncio.get_running_loop()
+    return await to_the_end(loop.run_in_executor(None, call_isolated, partial(work, *arguments)))
+
+
+async def to_the_end(work: asyncio.Future[T] | Coroutine[Any, Any, T]) -> T:
+    """Await something that a cancellation does not end; wait for it, some seconds, also when cancelled."""
+    working = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:

@@ -13,7 +13,6 @@ from deepagents.backends.sandbox import BaseSandbox
 
 from codeact_sandbox import Sandbox, SandboxFileError
 from codeact_sandbox.integrations.answers import answer_of
-from codeact_sandbox.integrations.shell_files import read_file, write_file
 
 _INVALID = "invalid_path"
 _ERRORS = {
@@ -84,7 +83,7 @@ class CodeactBackend(BaseSandbox):
 
     def _upload(self, path: str, data: bytes) -> str | None:
         try:
-            self.sandbox._wait(write_file(self.sandbox._inner, _absolute(path), data))
+            self.sandbox.write(_absolute(path), data)
         except SandboxFileError as error:
             return _reason(error)
         return None
@@ -102,7 +101,7 @@ class CodeactBackend(BaseSandbox):
 
     def _download(self, path: str) -> FileDownloadResponse:
         try:
-            return FileDownloadResponse(path, self.sandbox._wait(read_file(self.sandbox._inner, _absolute(path))))
+            return FileDownloadResponse(path, self.sandbox.read(_absolute(path)))
         except SandboxFileError as error:
             return FileDownloadResponse(path, error=_reason(error))
 

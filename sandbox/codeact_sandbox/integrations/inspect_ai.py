@@ -21,8 +21,8 @@ from inspect_ai.util import SandboxEnvironmentLimits as Most
 from pydantic import BaseModel, ConfigDict
 
 from codeact_sandbox import AsyncSandbox, SandboxError, SandboxFileError
-from codeact_sandbox.integrations.shell_files import write_file
 from codeact_sandbox.types.options import BackendName
+from codeact_sandbox.types.paths import WORKSPACE
 
 LONGEST_S = 24 * 3600.0  # what a command without a timeout may take
 
@@ -118,8 +118,7 @@ class CodeactSandboxEnvironment(SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file, through a link, too, and make the folders above it."""
         with self._errors():
-            path = file if file.startswith("/") else f"./{file}"
-            await write_file(self.box, path, contents.encode() if isinstance(contents, str) else contents)
+            await self.box.write(os.path.join(WORKSPACE, file), contents)
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         """Read a file, as `SandboxEnvironment.read_file` says."""

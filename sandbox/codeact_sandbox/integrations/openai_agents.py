@@ -22,7 +22,8 @@ from agents.sandbox import Capability, ExecResult, ExposedPortEndpoint, Manifest
 from agents.sandbox.session import BaseSandboxClient, BaseSandboxSession, SandboxSession, SandboxSessionState
 from agents.sandbox.session.workspace_payloads import coerce_write_payload
 
-from codeact_sandbox import AsyncSandbox, SandboxError, SandboxNotStarted, Unsupported, trees
+from codeact_sandbox import AsyncSandbox, SandboxError, SandboxNotStarted, Unsupported
+from codeact_sandbox.files import archives
 from codeact_sandbox.integrations.answers import answer_of
 
 ROOT = Path("/workspace")
@@ -98,7 +99,7 @@ class CodeactSession(BaseSandboxSession):
         """Fill the workspace with a snapshot, or with a tar file of another client's session."""
         content = chain([start := data.read(2)], iter(partial(data.read, 1024 * 1024), b""))
         with self.using(errors.WorkspaceArchiveWriteError, path=ROOT) as box:
-            await trees.unpack(box, content, compressed=start == b"\x1f\x8b")
+            await archives.unpack(box, content, compressed=start == b"\x1f\x8b")
 
 
 class CodeactClient(BaseSandboxClient[None]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import posixpath
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,10 +13,9 @@ from pydantic_ai import BinaryContent, ToolReturn, workspaces
 from pydantic_ai.workspaces import CommandResult, FileEntry, WorkspaceRef, WorkspaceUnavailableError
 
 from codeact_sandbox import AsyncSandbox, SandboxDied, SandboxFileError, SandboxNotStarted
+from codeact_sandbox.files.operations import FileInfo
 from codeact_sandbox.integrations.answers import answer_of
-from codeact_sandbox.integrations.shell_files import read_file, run_script, write_file
-
-_LIST = 'exec find "${1%/}/" -mindepth 1 -maxdepth 1 -printf "%p\\0%y\\0%Y\\0%s\\0"'
+from codeact_sandbox.types.paths import WORKSPACE
 
 
 class CodeactWorkspace:
@@ -71,44 +72,62 @@ class CodeactWorkspace:
         return CommandResult(exit_code=done.exit_code, **output)
 
     async def working_dir(self) -> str:
-        return (await self._sh("pwd -P", "/")).removesuffix("\n")
+        await self._running()
+        return WORKSPACE
 
     async def realpath(self, path: str) -> str:
-        return (await self._sh('exec realpath -zm -- "$1"', path)).removesuffix("\0")
+        with _errors():
+            done = await (await self._running()).exec(["realpath", "-zm", "--", path])
+        if done.exit_code != 0:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        return done.stdout.removesuffix("\0")
 
     async def read_bytes(self, path: str) -> bytes:
         """Return a file's content, at most 256 MiB."""
         with _errors():
-            return await read_file(await self._running(), path)
+            return await (await self._running()).read(path)
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         with _errors():
-            await write_file(await self._running(), path, data)
+            await (await self._running()).write(path, data)
 
     async def stat(self, path: str) -> FileEntry:
         """Describe a file or folder; a link's target."""
-        kind, size = (await self._sh('exec stat -Lc "%F:%s" -- "$1"', path)).split(":")
-        return _entry(path, kind == "directory", size if kind.startswith("regular") else "")
+        target = await self.realpath(path)
+        with _errors():
+            return _entry(path, await (await self._running()).stat(target))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
-        words = iter((await self._sh(_LIST, path)).split("\0")[:-1])
-        found = sorted(zip(words, words, words, words, strict=True))
-        return [_entry(name, target == "d", size if kind == "f" else "") for name, kind, target, size in found]
+        with _errors():
+            found = await (await self._running()).ls(path)
+        return [_entry(each.path, each, leads_to=await self._target(each)) for each in found]
+
+    async def _target(self, link: FileInfo) -> str:
+        """Return the type of what is there, behind links."""
+        if link.type != "link":
+            return link.type
+        try:
+            with _errors():
+                return (await (await self._running()).stat(f"{link.path}/.")).type
+        except OSError:
+            return "file"
 
     async def make_dir(self, path: str) -> None:
-        await self._sh('mkdir -p -- "$1"', path)
+        with _errors():
+            await (await self._running()).mkdir(path)
 
     async def remove(self, path: str) -> None:
-        if posixpath.commonpath([path, top := await self.working_dir()]) == path:
-            raise ValueError(f"{path} can't be removed: the workspace {top} is in it")
-        await self._sh('rm -r -- "$1"', path)
+        if posixpath.commonpath([path, WORKSPACE]) == path:
+            raise ValueError(f"{path} can't be removed: the workspace {WORKSPACE} is in it")
+        with _errors():
+            await (await self._running()).remove(path, recursive=True)
 
     async def exists(self, path: str) -> bool:
-        return await self._sh('test ! -e "$1" || printf yes', path) == "yes"
-
-    async def _sh(self, script: str, path: str) -> str:
-        with _errors():
-            return await run_script(await self._running(), script, path)
+        try:
+            await self.stat(path)
+        except OSError:
+            return False
+        return True
 
     async def _running(self) -> AsyncSandbox:
         if self._ref is None:
@@ -131,5 +150,7 @@ def _errors() -> Generator[None]:
         raise OSError(error.errno, error.strerror, error.filename) from error  # `FileNotFoundError` and the like
 
 
-def _entry(path: str, is_dir: bool, size: str) -> FileEntry:
-    return FileEntry(name=posixpath.basename(path), path=path, is_dir=is_dir, size=int(size) if size else None)
+def _entry(path: str, found: FileInfo, leads_to: str = "") -> FileEntry:
+    size = found.size if found.type == "file" else None
+    is_dir = "folder" in (found.type, leads_to)
+    return FileEntry(name=posixpath.basename(path), path=path, is_dir=is_dir, size=size)

@@ -50,7 +50,7 @@ class Files:
             if op == "write":
                 answer = self._write(ident, request, data)
             elif op == "list":
-                answer = self._list(request.get("folder", self.root), request.get("most", SCAN_LIMIT))
+                answer = self._list(request)
             elif op == "folders":
                 answer = self._make_folders(request["names"])
             elif op in REPLAY_OPERATIONS:
@@ -185,10 +185,12 @@ class Files:
         finally:
             os.close(fd)
 
-    def _list(self, folder, most):
-        listing, found, listed = Listing(folder), [], 0
+    def _list(self, request):
+        """List a folder, by default the workspace; with `folders`, also its empty ones."""
+        listing = Listing(os.path.join(self.root, request.get("folder", "")))
+        most, found, listed = request.get("most", SCAN_LIMIT), [], 0
         for name, info in listing.files():
-            if name.endswith("/"):
+            if name.endswith("/") and not request.get("folders"):
                 continue
             found.append(_entry(name, info))
             listed += _length(found[-1])
@@ -297,18 +299,15 @@ def _version_of(info):
 
 # Requests of the host while it replays the blocks of an old session
 
-REPLAY_OPERATIONS = ("remove", "forget", "empty")
+REPLAY_OPERATIONS = ("remove", "empty")
 # Folders besides the workspace that code can write to.
 TEMPORARY = ("/tmp", "/dev/shm")
 CLEAR_S = 1.0
-CACHES_S = 1.0
 
 
 def _replay(workspace, request):
     if request["op"] == "empty":
         return remove_temporary_files()
-    if request["op"] == "forget":
-        return remove_compiled_modules(workspace.root)
     return {"files": [_remove(workspace, file) for file in request["files"]]}
 
 
@@ -338,24 +337,6 @@ def _remove_empty(workspace, name):
         except OSError:
             return  # it is not empty
         name = os.path.dirname(name)
-
-
-def remove_compiled_modules(root):
-    """Remove compiled modules: Python would use an old one if its source was rewritten within the same second."""
-    until = time.monotonic() + CACHES_S
-    for top in (root, *TEMPORARY):
-        for folder, _, names in os.walk(top):
-            if time.monotonic() > until:
-                return {}
-            if os.path.basename(folder) == "__pycache__":
-                _remove_all(folder, names)
-    return {}
-
-
-def _remove_all(folder, names):
-    for name in names:
-        with contextlib.suppress(OSError):  # it belongs to another user
-            os.unlink(os.path.join(folder, name))
 
 
 def remove_temporary_files():

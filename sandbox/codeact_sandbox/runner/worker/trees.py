@@ -219,8 +219,14 @@ def read(target, path, offset, size, most=None):
 
 
 def write(source, path):
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    replace(path, iter(lambda: source.read(CHUNK), b""), 0o644)
+    """Write a file, through a link, too, and make the folders above it; a file that exists keeps its mode."""
+    path, mode = os.path.realpath(path), 0o644
+    if os.path.isfile(path):
+        os.close(os.open(path, os.O_WRONLY))  # it may be protected
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    elif not os.path.exists(os.path.dirname(path)):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    replace(path, iter(lambda: source.read(CHUNK), b""), mode)
 
 
 def edit(path, old, new, everywhere):

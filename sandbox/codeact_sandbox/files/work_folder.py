@@ -41,9 +41,12 @@ class WorkFolder:
             named = [name for name in options.write_back if "*" not in name]
             self._selection = Selection(options.exclude, [*options.include, *named])
         protected = ProtectedNames(options.write_back)
-        made = Workspace(self.path(options), protected=protected, selection=self._selection)
-        made.is_users = options.work_dir is not None
-        return made
+        return Workspace(
+            self.path(options),
+            protected=protected,
+            selection=self._selection,
+            is_users=options.work_dir is not None,
+        )
 
     async def open(self, options: SandboxOptions) -> bool:
         """Prepare it for a new sandbox; return whether it was made for this, so that a failed start removes it."""
