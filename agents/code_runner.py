@@ -33,7 +33,8 @@ from autogen_codeact.agents.observation import broken, call_lines, describe
 from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.agents.step_record import RunEnded, Step, StepRecord
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.capabilities import ToolExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
@@ -91,14 +92,14 @@ class CodeRunner:
     ) -> None:
         can = capabilities_of(executor)
         self._executor = executor
-        self._with_tools = can.tools
+        self._with_tools = can.sandbox
         self._session = can.session
-        self._knows_sandbox = can.facts
+        self._knows_sandbox = can.sandbox
         self._source = source
         self._context = context
         self.options = options
         self.in_session = can.session is not None
-        self.takes_answers = options.answers and can.tools is not None
+        self.takes_answers = options.answers and can.sandbox is not None
         self._record = record_of(can.session) if can.session is not None else None
         self._ran_code = False
         self._facts: SandboxFacts | None = None
@@ -112,15 +113,15 @@ class CodeRunner:
         self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
         self.steps: StepRecord | None = None
         """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
-        if can.tools is not None:
-            self._add_tools(can.tools)
+        if can.sandbox is not None:
+            self._add_tools(can.sandbox)
         elif options.tools or options.approve_tool is not None or options.handoffs:
             raise ValueError(
                 f"Code in a {type(executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
                 "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
 
-    def _add_tools(self, executor: ToolExecutor) -> None:
+    def _add_tools(self, executor: SandboxCodeExecutor) -> None:
         options = self.options
         executor.add_tools(options.tools, options.approve_tool)
         check_clash(options.handoffs, [FINAL_ANSWER.name, *(tool.name for tool in executor.known_tools or ())])
@@ -230,7 +231,7 @@ class CodeRunner:
 
     async def _execute(
         self,
-        executor: ToolExecutor,
+        executor: SandboxCodeExecutor,
         blocks: list[CodeBlock],
         token: CancellationToken,
         emit: Emit | None,

@@ -145,7 +145,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if prompt_style not in prompt.HOW:
             raise ValueError(f"prompt_style must be 'markdown' or 'execute', not {prompt_style!r}.")
         can = capabilities_of(code_executor)
-        if can.tools is not None and can.session is None:
+        if can.sandbox is not None and can.session is None:
             raise ValueError("A CodeActAgent needs a session: create its executor with mode='session'.")
         super().__init__(
             name,
@@ -177,7 +177,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     def _default_languages(self) -> Sequence[str]:
         # AutoGen's Jupyter executors run each block as Python, whatever its label says, and list no languages.
         known = getattr(self._code_executor, "SUPPORTED_LANGUAGES", ("python",))
-        if capabilities_of(self._code_executor).tools is not None:
+        if capabilities_of(self._code_executor).sandbox is not None:
             return self.DEFAULT_SUPPORTED_LANGUAGES
         return [language for language in self.DEFAULT_SUPPORTED_LANGUAGES if language in known]
 

@@ -24,9 +24,10 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.capabilities import SessionExecutor
-from codeact_sandbox.files.workspace import MAX_FILES, Manifest, is_safe
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from codeact_sandbox.files.manifests import MAX_FILES, Manifest
 from codeact_sandbox.tools.payloads import is_small, json_text, least_size
+from codeact_sandbox.types.filenames import is_safe
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 
 MAX_BLOCKS = 1_000
@@ -180,7 +181,7 @@ class SessionRecord:
         self._files: Manifest = {}
         self._unrecorded_before = 0
 
-    def add_block(self, executor: SessionExecutor, block: CodeBlock, result: ExecutionResult) -> None:
+    def add_block(self, executor: SandboxCodeExecutor, block: CodeBlock, result: ExecutionResult) -> None:
         """Add a block to the journal.
 
         A failed block is added, too, because what it did before its error stays. A killed one has left nothing in the session.
@@ -202,7 +203,7 @@ class SessionRecord:
                 )
             )
 
-    def check_sandbox(self, executor: SessionExecutor) -> None:
+    def check_sandbox(self, executor: SandboxCodeExecutor) -> None:
         """Begin a new journal if the sandbox was replaced, and count the blocks that others ran in it."""
         if executor.starts != self._starts:
             if self._starts:
@@ -226,7 +227,7 @@ class SessionRecord:
         self._bytes = self._unrecorded_before = 0
         self._files = {}
 
-    def start_rebuilding(self, executor: SessionExecutor, journal: Journal) -> None:
+    def start_rebuilding(self, executor: SandboxCodeExecutor, journal: Journal) -> None:
         """Begin the journal of a session that is rebuilt."""
         self.clear()
         self.journal.session = journal.session
@@ -241,10 +242,10 @@ class SessionRecord:
         self.pending = None if journal.is_prefix_of(self.journal) else journal
 
 
-_RECORDS: WeakKeyDictionary[SessionExecutor, SessionRecord] = WeakKeyDictionary()
+_RECORDS: WeakKeyDictionary[SandboxCodeExecutor, SessionRecord] = WeakKeyDictionary()
 
 
-def record_of(session: SessionExecutor) -> SessionRecord:
+def record_of(session: SandboxCodeExecutor) -> SessionRecord:
     """Return the record of an executor's session, which all agents that use it share."""
     return _RECORDS.setdefault(session, SessionRecord())
 

@@ -14,7 +14,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, SessionRecord, digest
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.executors.capabilities import SessionExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.adapters import run_cancellable
 from codeact_sandbox import Result, SandboxError, ToolAnswer
 from codeact_sandbox.replay import ExternalEffectsError, ReplayWorkspace
@@ -83,7 +83,7 @@ class Replay:
 
 
 async def replay(
-    executor: SessionExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
+    executor: SandboxCodeExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
 ) -> Replay:
     """Run the blocks of a journal again, in a new session; it changes nothing outside the sandbox.
 

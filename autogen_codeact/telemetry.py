@@ -28,7 +28,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 from autogen_codeact import __version__
 from autogen_codeact.agents.model_calls import Items, ModelCall, ModelMiddleware
 from autogen_codeact.teams.parts import executors_of, wrap_models
-from codeact_sandbox.protocols import ObservedExecutor, implements
+from codeact_sandbox import AsyncSandbox, Sandbox
 from codeact_sandbox.types import observers
 from codeact_sandbox.types.result import Result
 
@@ -74,7 +74,7 @@ class Instrumentation(ExitStack):
 
 
 def instrument(
-    *parts: ChatAgent | Team | ObservedExecutor,
+    *parts: ChatAgent | Team | AsyncSandbox | Sandbox,
     tracer_provider: TracerProvider | None = None,
     content: bool | None = None,
     redact: Callable[[str], str] | None = None,
@@ -97,7 +97,7 @@ def instrument(
         TypeError: Something can't be instrumented.
     """
     for part in parts:
-        if isinstance(part, type) or not (isinstance(part, ChatAgent | Team) or implements(part, ObservedExecutor)):
+        if not isinstance(part, ChatAgent | Team | AsyncSandbox | Sandbox):
             raise TypeError(f"{part!r} can't be instrumented: give agents, teams, executors or sandboxes.")
     if content is None:
         # Newer instrumentations take the name of a place instead of "true"; ours has only one place, the span.
@@ -107,7 +107,7 @@ def instrument(
         ends.callback(wrap_models(parts, lambda client: TracedModel(client, spans)))
         found: list[Any] = [executor for part in parts for executor in executors_of(part) or [part]]
         for executor in {id(each): each for each in found}.values():
-            if implements(executor, ObservedExecutor):
+            if isinstance(executor, AsyncSandbox | Sandbox):
                 ends.callback(executor.attach(observers=[SpanObserver(spans)]))
         return ends.pop_all()
 

@@ -60,7 +60,7 @@ class SandboxCodeExecutor(AsyncSandbox, CodeExecutor):
         return await run_cancellable(self.run_blocks(code_blocks), cancellation_token)
 
     async def run_blocks(self, blocks: Sequence[CodeBlock], context: RunContext = NO_CONTEXT) -> ExecutionResult:
-        """Run blocks for a caller that adds something to them, and that cancels the task itself: see `ToolExecutor`."""
+        """Run blocks for a caller that adds something to them, and that cancels the task itself."""
         return ExecutionResult(**vars(await self.run_all(tuple(blocks), context)))
 
     async def execute_stream(

@@ -136,7 +136,7 @@ def coder_executor_team(
 def _tools_of(executor: CodeExecutor) -> str:
     """Return the description of host tools for coder and reviewer."""
     can = capabilities_of(executor)
-    known = can.tools.known_tools if can.tools is not None else ()
+    known = can.sandbox.known_tools if can.sandbox is not None else ()
     if known is None:
         raise ValueError(
             "The tools of a workbench are known only when it runs: give it to the executor, and start that before you make "

@@ -13,7 +13,7 @@ from autogen_core.tools import BaseTool, Workbench
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.executors.tools.policies import ToolPolicy
 from autogen_codeact.teams.speakers import Speakers
-from codeact_sandbox.protocols import ObservedExecutor, implements
+from codeact_sandbox import AsyncSandbox, Sandbox
 
 HOLDERS = (ChatAgent, BaseTeam, BaseTool, Workbench, RunOptions, ToolPolicy, Speakers)
 """What is looked into for further parts."""
@@ -38,9 +38,8 @@ def teams_of(agent_or_team: object) -> list[BaseTeam]:
 
 def executors_of(agent_or_team: object) -> list[object]:
     """Return the executors of code of all agents and of their tools, each once, by identity."""
-    return [
-        part for part in _parts(agent_or_team) if isinstance(part, CodeExecutor) or implements(part, ObservedExecutor)
-    ]
+    kinds = (CodeExecutor, AsyncSandbox, Sandbox)
+    return [part for part in _parts(agent_or_team) if isinstance(part, kinds)]
 
 
 def models_of(agent_or_team: object) -> list[ChatCompletionClient]:

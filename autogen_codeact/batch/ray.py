@@ -30,9 +30,8 @@ from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.folder import FILES
 from autogen_codeact.runs.store import EVENTS
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
-from codeact_sandbox.files.workspace import is_safe
 from codeact_sandbox.host.waiting import in_thread
-from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.filenames import is_safe, printable
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -297,7 +297,7 @@ class Turns:
         """Show what is happening, in a line that is hidden while other output is written."""
         with Progress() as progress, ExitStack() as attached:
             for executor in executors_of(self.conversation.target):
-                if (observed := capabilities_of(executor).observed) is not None:
+                if (observed := capabilities_of(executor).sandbox) is not None:
                     attached.callback(observed.attach(observers=[progress.watcher]))
             self._progress = progress
             progress.set(THINKING)

@@ -193,7 +193,7 @@ async def _check_sandbox(choice: SandboxChoice, report: _Report) -> int:
             probed, block = json.loads(result.output), format_duration(result.duration_s)
             detail = f"{choice.kind}, Python {probed['python']}, started in {took}; one block took {block}"
             report.add(Check("sandbox", "ok", detail))
-            found = capabilities_of(executor).facts
+            found = capabilities_of(executor).sandbox
             limits = Limits(memory=(await found.facts()).memory_bytes) if found is not None else Limits()
             for check in limit_checks(probed, limits, in_docker=choice.kind == "docker"):
                 report.add(check)

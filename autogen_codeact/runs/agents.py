@@ -78,7 +78,7 @@ def tool_names(agent: ChatAgent) -> list[str]:
     """Return the names of an agent's host tools, and of those that its executor has of its own, each once."""
     options = getattr(agent, "_options", None)
     tools = options.tools if isinstance(options, RunOptions) else getattr(agent, "_tools", None) or ()
-    executor = capabilities_of(getattr(agent, "code_executor", None)).tools
+    executor = capabilities_of(getattr(agent, "code_executor", None)).sandbox
     own = (executor.known_tools or ()) if executor is not None else ()
     return list(dict.fromkeys(tool_name(tool) for tool in (*tools, *own)))
 
@@ -176,7 +176,7 @@ def load_agents(
     known = set(_tools_of(loaded))
     for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
         own = [tools_by_name[name] for name in info.tools if name in tools_by_name and name not in known]
-        executor = capabilities_of(getattr(agent, "code_executor", None)).tools
+        executor = capabilities_of(getattr(agent, "code_executor", None)).sandbox
         if own and executor is not None:
             executor.add_tools(own)
     _skip_recorded_answers(plan, loaded)
@@ -237,7 +237,7 @@ def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
 
 def _missing(needed: set[str], target: ChatAgent | BaseTeam) -> set[str]:
     """Return the host tools that no agent has, as far as that is known before workbenches are started."""
-    executors = (capabilities_of(getattr(agent, "code_executor", None)).tools for _, agent in agent_keys(target))
+    executors = (capabilities_of(getattr(agent, "code_executor", None)).sandbox for _, agent in agent_keys(target))
     if any(executor is not None and executor.known_tools is None for executor in executors):
         return set()
     return needed - set(_tools_of(target))

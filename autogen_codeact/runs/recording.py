@@ -131,7 +131,7 @@ def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunH
     with ExitStack() as attached:
         attached.enter_context(recording_parts(agent_or_team, log, history))
         for executor in executors_of(agent_or_team):
-            observed = capabilities_of(executor).observed
+            observed = capabilities_of(executor).sandbox
             if observed is not None:
                 attached.callback(observed.attach(recorder=recorder))
         if hasattr(agent_or_team, "on_boundary"):

@@ -249,7 +249,7 @@ class RecordedExecutor(CodeExecutor):
         return result
 
     async def _run(self, blocks: list[CodeBlock], step: LoggedStep) -> CodeResult:
-        if (tools := capabilities_of(self._executor).tools) is None:
+        if (tools := capabilities_of(self._executor).sandbox) is None:
             return await self._executor.execute_code_blocks(blocks, step.token)
         return await run_cancellable(tools.run_blocks(blocks, RunContext(origin=step)), step.token)
 

@@ -19,7 +19,8 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
 from autogen_codeact.agents.replay import EMPTY
-from autogen_codeact.executors.capabilities import SessionExecutor, capabilities_of
+from autogen_codeact.executors.capabilities import capabilities_of
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import (
     KeyOf,
     agent_keys,
@@ -59,7 +60,7 @@ WrapModel = Callable[[ChatCompletionClient], ChatCompletionClient]
 class Session:
     """The session of one executor."""
 
-    def __init__(self, number: int, executor: SessionExecutor, agents: dict[str, BaseCodeAgent]) -> None:
+    def __init__(self, number: int, executor: SandboxCodeExecutor, agents: dict[str, BaseCodeAgent]) -> None:
         self.number = number
         self.agents = agents
         self._executor = executor

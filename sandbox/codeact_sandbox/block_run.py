@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codeact_sandbox.files import display_files, sync
+from codeact_sandbox.files.manifests import make_manifest
 from codeact_sandbox.files.service import FileService
-from codeact_sandbox.files.workspace import SandboxList, Workspace, make_manifest
+from codeact_sandbox.files.workspace import SandboxList, Workspace
 from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply

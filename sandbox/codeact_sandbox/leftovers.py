@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import sys
+import tempfile
 import threading
 import time
 from functools import partial
@@ -17,7 +18,6 @@ from codeact_sandbox.files.temporary_folder import (
     abandoned_folders,
     owner_of,
     remove_abandoned,
-    temporary_place,
 )
 from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.types.errors import SandboxError
@@ -50,7 +50,7 @@ def local_leftovers(
 
 def remove_leftovers_in_background() -> None:
     """Remove control groups and temporary folders of dead processes in a thread, once per process; Docker's are its own."""
-    key = (os.getpid(), temporary_place())
+    key = (os.getpid(), tempfile.gettempdir())
     with _checked_lock:
         first = key not in _checked
         _checked.add(key)

@@ -9,23 +9,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES
-from codeact_sandbox.files.workspace import (
+from codeact_sandbox.files.manifests import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
-    HostFile,
     Manifest,
-    Workspace,
     fingerprint_in_sandbox,
     fingerprint_of,
     has_hash,
-    is_safe,
-    signature_of,
 )
+from codeact_sandbox.files.workspace import HostFile, Workspace, signature_of
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxDied, SandboxFileError, SandboxTimeout
+from codeact_sandbox.types.filenames import is_safe
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
 

@@ -174,7 +174,7 @@ class FileOperations(HasCommands):
     async def write(self, name: str, data: bytes | str) -> str | None:
         """Write a file into the sandbox and into `work_dir`, with the folders above it; text is encoded as UTF-8.
 
-        A file that exists keeps its mode, and a link is followed.
+        A file that exists keeps its mode.
 
         Args:
             name: Its path relative to the workspace, or absolute.

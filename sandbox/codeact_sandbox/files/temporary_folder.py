@@ -14,7 +14,6 @@ import logging
 import math
 import os
 import re
-import shutil
 import tempfile
 import time
 import weakref
@@ -42,7 +41,7 @@ class TemporaryFolder:
             self.path, lock = make_folder()
         except OSError as error:
             problem = SandboxFileError(
-                f"No temporary work_dir can be made in {temporary_place()}: {error.strerror}. Free some space, or pass "
+                f"No temporary work_dir can be made in {tempfile.gettempdir()}: {error.strerror}. Free some space, or pass "
                 "`work_dir=`."
             )
             problem.errno = error.errno
@@ -57,20 +56,10 @@ class TemporaryFolder:
             logger.warning("the temporary folder %s is still being removed after %g s", self.path, REMOVE_TIMEOUT_S)
 
 
-def temporary_place() -> str:
-    """Return the folder for temporary folders: that of `tempfile`.
-
-    `tempfile` finds it by making a file, which stays without its owner's name if this process is killed then. So it is asked
-    only where neither TMPDIR nor /tmp can be written to.
-    """
-    place = os.path.abspath(tempfile.tempdir or os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - what is made in it is private
-    return place if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK) else tempfile.gettempdir()
-
-
 def make_folder() -> tuple[Path, int | None]:
     """Make a folder for this process; also returns the descriptor that holds its lock, None where there are no such locks."""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=temporary_place()))
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=tempfile.gettempdir()))
         try:
             lock = _lock(path)
         except (BlockingIOError, FileNotFoundError):
@@ -83,27 +72,21 @@ def make_folder() -> tuple[Path, int | None]:
         os.close(lock)
 
 
-def remove_folder(path: Path, lock: int | None) -> None:
-    """Remove a folder that this process has made, and release its lock; what can't be removed stays."""
-    if lock is None:
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    with contextlib.suppress(OSError):
-        _empty(path, math.inf)
-        os.rmdir(path)
-    os.close(lock)
-
-
 def _remove_own(owner: int, path: Path, lock: int | None) -> None:
     """Remove the folder of this process; a forked child, which inherits the finalizer, removes nothing."""
-    if os.getpid() == owner:
-        remove_folder(path, lock)
+    if os.getpid() != owner:
+        return
+    with contextlib.suppress(OSError):  # what can't be removed stays
+        _empty(path, math.inf)
+        os.rmdir(path)
+    if lock is not None:
+        os.close(lock)
 
 
 def abandoned_folders(until: float = math.inf) -> list[Path]:
     """List the folders of this user whose process has ended, sorted by name. This call blocks."""
     found: list[Path] = []
-    with contextlib.suppress(OSError), os.scandir(temporary_place()) as entries:
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in itertools.takewhile(lambda _: time.monotonic() < until, entries):
             if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 with _locked(Path(entry.path)) as lock:

@@ -30,14 +30,14 @@ from codeact_sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
+from codeact_sandbox.files.manifests import MAX_FILES
 from codeact_sandbox.files.selection import Selection, shown
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.host.requests import Requests
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import SandboxDied, SandboxFileError
-from codeact_sandbox.types.filenames import printable, safe_name
+from codeact_sandbox.types.filenames import is_safe, printable, safe_name
 from codeact_sandbox.types.protected_names import ProtectedNameError, ProtectedNames, not_written_back
 
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
@@ -119,8 +119,6 @@ class Workspace:
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
         self._digests: dict[str, bytes] = {}
-        self._state: dict[str, Signature] = {}
-        self._state_since = 0.0
         self.settled: tuple[tuple[str, Signature], ...] = ()
         """Paths of the folder in which there is nothing to send; empty if that is not known."""
 
@@ -339,12 +337,9 @@ class Workspace:
     def _record_state(self, scan: Scan, *, is_synced: bool) -> None:
         """Record the state of a folder in which there is nothing to send, once file times can't hide a change any more."""
         found = {**scan.folders, **scan.files} if is_synced and scan.complete and scan.readable else {}
-        state = {name: signature_of(status) for name, status in found.items()}
-        now = time.monotonic()
-        if state != self._state:
-            self._state, self._state_since, self.settled = state, now, ()
-        elif not self.settled and now - self._state_since > _FRESH_NS / 1e9:
-            self.settled = tuple((f"{self.root}/{name}", signature) for name, signature in state.items())
+        if any(map(self._is_fresh, found.values())):
+            found = {}
+        self.settled = tuple((f"{self.root}/{name}", signature_of(status)) for name, status in found.items())
 
     def _is_synced(self, name: str, status: os.stat_result) -> bool:
         known = self._synced.get(name)
@@ -367,7 +362,8 @@ class Workspace:
         return digest.digest()
 
     def _is_fresh(self, status: os.stat_result) -> bool:
-        return self._scanned_at_ns - max(status.st_mtime_ns, status.st_ctime_ns) < _FRESH_NS
+        # Nothing sets this time back, or ahead.
+        return self._scanned_at_ns - status.st_ctime_ns < _FRESH_NS
 
     def _within_limits(self, scan: Scan, changed: list[str]) -> list[HostFile]:
         """Build the list to send; files that are left out are added to `scan.skipped`."""
@@ -404,87 +400,3 @@ class Workspace:
             return safe_name(name)
         except ValueError as error:
             raise file_error(errno.EINVAL, "", str(error)) from None
-
-
-# Manifests: names and content hashes of the files of a workspace, to restore the same files later.
-
-Manifest = dict[str, str]
-"""Marks by name: a file's size and, behind a colon, the hash of its content, or nothing if that is not known."""
-
-MAX_FILES = 1_000
-MAX_NAME_BYTES = 256 * 1024
-# For the files that one block of a replay has changed; hashing this much takes less than half a second, in a thread.
-MAX_HASHED_AT_ONCE = 256 * 1024**2
-# For files that exist only in the sandbox: each is read in every block.
-MAX_READ_BYTES = 256 * 1024
-MAX_READ_FILES = 16
-
-
-def fingerprint_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
-    """Make the fingerprint of a file."""
-    if chunks is None:
-        return f"{size}:"
-    digest = blake2b(digest_size=16)
-    for chunk in chunks:
-        digest.update(chunk)
-    return f"{size}:{digest.hexdigest()}"
-
-
-def has_hash(fingerprint: str) -> bool:
-    """Whether a fingerprint contains a hash of the content."""
-    return not fingerprint.endswith(":")
-
-
-async def make_manifest(
-    requests: Requests, known: Mapping[str, Synced], listed: Future[Reply], reply: Reply, code_file: str | None
-) -> Manifest | None:
-    """Make the manifest of the files that a block has found, after its `reply`; None if they are too many.
-
-    A file that only the sandbox has is read now, unless the block has changed it.
-    """
-    # Answers come in the order of the requests.
-    listing = listed.result().message if listed.done() else {}
-    entries = checked_entries(listing.get("files", []))
-    too_many = listing.get("cut", True) or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES
-    if too_many or reply.message.get("files_cut"):
-        return None
-    manifest, unknown = {}, {}
-    for name, size in [(entry["name"], entry["size"]) for entry in entries if is_safe(entry["name"])]:
-        same = known.get(name)
-        if same is not None and same.digest is not None and same.signature[0] == size:
-            manifest[name] = f"{size}:{same.digest.hex()}"
-        else:
-            manifest[name] = fingerprint_of(size)
-            unknown[name] = size
-    left = MAX_READ_BYTES
-    entries = checked_entries(reply.message.get("files", [])) if unknown else []
-    changed = {code_file, *(entry["name"] for entry in entries)}
-    for name, size in list(unknown.items())[:MAX_READ_FILES]:
-        if size <= left and name not in changed:
-            left -= size
-            # A small file that the host does not have, such as the module of functions.
-            manifest[name] = await fingerprint_in_sandbox(requests, name, size)
-    return manifest
-
-
-async def fingerprint_in_sandbox(requests: Requests, name: str, limit: int) -> str:
-    """Make the fingerprint of a file of a sandbox, without its content where that can't be read."""
-    total, size = 0, limit
-    digest = blake2b(digest_size=16)
-    try:
-        async for chunk, size in requests.read_file(name):
-            total += len(chunk)
-            if max(total, size) > limit:
-                return fingerprint_of(max(total, size))
-            digest.update(chunk)
-    except SandboxFileError:
-        return fingerprint_of(size)
-    return f"{total}:{digest.hexdigest()}"
-
-
-def is_safe(name: str) -> bool:
-    """Whether a file of this name can be on the host."""
-    try:
-        return safe_name(name) == name
-    except ValueError:
-        return False

@@ -93,3 +93,11 @@ def _escaped(text: str, invisible: re.Pattern[str], keep: str) -> str:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def is_safe(name: str) -> bool:
+    """Whether a file of this name can be on the host."""
+    try:
+        return safe_name(name) == name
+    except ValueError:
+        return False

@@ -1,5 +1,6 @@
 """Copying a folder, and removing one that sandboxed code has filled: however deep, large or closed by permissions."""
 
+import contextlib
 import errno
 import itertools
 import os
@@ -26,6 +27,28 @@ def copy_content(source, target):
             with open(entry.path, "rb") as original, open(path, "xb") as copy:
                 copy.write(original.read())
                 os.fchmod(copy.fileno(), entry.stat().st_mode & 0o777)
+
+
+def open_above(root, name, create=False):
+    """Open the folder that a file or folder below another is in, and follow no link below `root`."""
+    parts = name.split("/")[:-1]
+    if name.startswith("/") or ".." in parts:
+        raise OSError(errno.EPERM, "not in the workspace")
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in parts:
+        if part in ("", "."):
+            continue
+        below = -1
+        try:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=fd)
+            # Not for reading: gVisor would follow a link.
+            below = os.open(part, PATH_ONLY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
 
 
 def make_home():

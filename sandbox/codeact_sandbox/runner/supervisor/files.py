@@ -73,7 +73,7 @@ class Files:
         if upload is None:
             if len(self._uploads) >= MAX_UPLOADS:
                 self._drop(next(iter(self._uploads)))  # the host has given it up
-            folder = self._folder(request["name"], create=True)
+            folder = folders.open_above(self.root, request["name"], create=True)
             upload = self._uploads[ident] = Upload(folder, request["name"], UPLOAD_PREFIX + os.urandom(8).hex())
         upload.write(data)
         if request.get("final"):
@@ -85,7 +85,7 @@ class Files:
     def _make_folders(self, names):
         """Make folders that the host has; their names end with a slash."""
         for name in names:
-            os.close(self._folder(name, create=True))
+            os.close(folders.open_above(self.root, name, create=True))
             self._known[name] = FOLDER
         return {}
 
@@ -104,7 +104,7 @@ class Files:
         return {"size": info.st_size, "mode": stat.S_IMODE(info.st_mode), "offset": offset}, data
 
     def _open(self, name):
-        folder = self._folder(name)
+        folder = folders.open_above(self.root, name)
         try:
             # Without blocking, because opening a pipe waits for its other end.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -116,26 +116,6 @@ class Files:
             os.close(fd)
             raise OSError(22, NOT_REGULAR)
         return fd, info
-
-    def _folder(self, name, create=False):
-        parts = name.split("/")[:-1]
-        if name.startswith("/") or ".." in parts:
-            raise OSError(errno.EPERM, "not in the workspace")
-        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        for part in parts:
-            if part in ("", "."):
-                continue
-            below = -1
-            try:
-                if create:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(part, 0o755, dir_fd=fd)
-                # Not for reading: gVisor would follow a link.
-                below = os.open(part, folders.PATH_ONLY, dir_fd=fd)
-            finally:
-                os.close(fd)
-            fd = below
-        return fd
 
     def changed(self):
         """Return what is new or changed since the last call: entries, bytes of small files, whether it is cut.
@@ -314,7 +294,7 @@ def _replay(workspace, request):
 def _remove(workspace, file):
     """Remove a file, if it exists, and folders that become empty."""
     try:
-        folder = workspace._folder(file["name"])
+        folder = folders.open_above(workspace.root, file["name"])
     except (FileNotFoundError, NotADirectoryError):
         return
     try:
@@ -329,7 +309,7 @@ def _remove(workspace, file):
 def _remove_empty(workspace, name):
     while name:
         try:
-            folder = workspace._folder(name)
+            folder = folders.open_above(workspace.root, name)
             try:
                 os.rmdir(os.path.basename(name), dir_fd=folder)
             finally:

@@ -219,13 +219,21 @@ def read(target, path, offset, size, most=None):
 
 
 def write(source, path):
-    """Write a file, through a link, too, and make the folders above it; a file that exists keeps its mode."""
-    path, mode = os.path.realpath(path), 0o644
-    if os.path.isfile(path):
+    """Write a file, and make the folders above it; one that exists keeps its mode.
+
+    An absolute path is followed through links; in the workspace none is.
+    """
+    if path.startswith("/"):
+        path = os.path.realpath(path)
+        if not os.path.exists(os.path.dirname(path)):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+    else:
+        os.fchdir(folders.open_above(".", path, create=True))
+        path = os.path.basename(path)
+    mode = 0o644
+    if os.path.isfile(path) and not os.path.islink(path):
         os.close(os.open(path, os.O_WRONLY))  # it may be protected
         mode = stat.S_IMODE(os.stat(path).st_mode)
-    elif not os.path.exists(os.path.dirname(path)):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
     replace(path, iter(lambda: source.read(CHUNK), b""), mode)
 
 
