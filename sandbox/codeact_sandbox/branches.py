@@ -6,10 +6,11 @@ import asyncio
 import tempfile
 from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
+from typing import BinaryIO, Self, TypeVar
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox.block_run import fail_if_not_stored
+from codeact_sandbox.commands import HasCommands
 from codeact_sandbox.files import archives, display_files, sync
 from codeact_sandbox.host.blocks import check_block
 from codeact_sandbox.host.client import RunnerClient
@@ -21,9 +22,6 @@ from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileE
 from codeact_sandbox.types.limits import parse_timeout
 from codeact_sandbox.types.result import Result
 from codeact_sandbox.types.run_context import Block, CodeAndLanguage, RunContext
-
-if TYPE_CHECKING:
-    from codeact_sandbox.async_sandbox import AsyncSandbox
 
 OPEN = "a branch is open: use its run(), and keep() or leave it before anything else is done in this sandbox"
 ENDED = "the sandbox has ended in a branch, and its session is lost; the files of work_dir are as before the branch"
@@ -41,7 +39,7 @@ inside: ContextVar[AsyncBranch | None] = ContextVar("codeact_branch", default=No
 class AsyncBranch:
     """Blocks from one instant of a session, for `async with`: kept by `keep()`, else undone at the end."""
 
-    def __init__(self, sandbox: AsyncSandbox) -> None:
+    def __init__(self, sandbox: HasCommands) -> None:
         self._sandbox = sandbox
         self._client: RunnerClient | None = None
         self._saved: BinaryIO | None = None  # the workspace at its beginning

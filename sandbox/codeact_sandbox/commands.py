@@ -8,7 +8,7 @@ import contextlib
 import inspect
 import signal as signals
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,11 +18,11 @@ from codeact_sandbox.host.chunks import Stream
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.processes import Command, Kept, Process
 from codeact_sandbox.host.protocol import decoded
-from codeact_sandbox.host.waiting import in_thread, wait_for
+from codeact_sandbox.host.waiting import CrossLoopSemaphore, in_thread, wait_for
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileError, Unsupported
 from codeact_sandbox.types.limits import parse_seconds, parse_timeout
 from codeact_sandbox.types.options import SandboxOptions
-from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult
+from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult, Result
 
 MAX_ENDED_JOBS = 32  # jobs that have ended and whose output is kept
 Words = Sequence[str] | str
@@ -36,8 +36,17 @@ class HasCommands(Protocol):
     replaying_now: bool
     _folder: WorkFolder
     started_jobs: list[Job]
-    open_branch: Any
+    open_branch: object
     client: RunnerClient | None
+    _session: CrossLoopSemaphore
+    _lost: bool
+
+    @property
+    def _run_block(self) -> Callable[..., Awaitable[Result]]:
+        """Runs a block."""
+
+    async def _discard(self, client: RunnerClient) -> None:
+        """Stop a sandbox with a partly rebuilt session; the next block gets another one."""
 
     async def ready(self) -> RunnerClient:
         """Return the running sandbox, or a new one if it has ended."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import checked_entries
@@ -13,8 +13,17 @@ from codeact_sandbox.host.requests import Requests
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import is_safe
 
-if TYPE_CHECKING:
-    from codeact_sandbox.files.workspace import Synced
+Signature = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class Synced:
+    """A file that both sides have."""
+
+    signature: Signature  # its version on the host
+    digest: bytes | None  # the digest of its content; None if it is large
+    fresh: bool  # whether it may still change on the host without a new signature
+
 
 Manifest = dict[str, str]
 """Marks by name: a file's size and, behind a colon, the hash of its content, or nothing if that is not known."""

@@ -30,7 +30,7 @@ from codeact_sandbox.files.host_folder import (
     file_error,
     plain_mode,
 )
-from codeact_sandbox.files.manifests import MAX_FILES
+from codeact_sandbox.files.manifests import MAX_FILES, Signature, Synced
 from codeact_sandbox.files.selection import Selection, shown
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.requests import Requests
@@ -48,7 +48,6 @@ MAX_NAME_SHOWN = 200
 LEFT_OUT = (
     "(secrets, what tools make, and what .gitignore and exclude= name; include=[...] or --include NAME sends it)."
 )
-Signature = tuple[int, int, int, int]
 
 
 # The change time also sees a new mode, and tools that set the modification time back.
@@ -64,15 +63,6 @@ class HostFile:
     size: int  # size in bytes when the folder was scanned
     mode: int  # 0o755 where anybody may execute it, else 0o644
     path: Path  # the file on the host
-
-
-@dataclass(slots=True)
-class Synced:
-    """A file that both sides have."""
-
-    signature: Signature  # its version on the host
-    digest: bytes | None  # the digest of its content; None if it is large
-    fresh: bool  # whether it may still change on the host without a new signature
 
 
 SandboxList = tuple[Mapping[str, Synced], Future[Reply]]
