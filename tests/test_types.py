@@ -122,6 +122,7 @@ def test_types_of_any_sandbox_are_those_of_all() -> None:
     both = get_type_hints(option_types.ContainerKeywords) | get_type_hints(option_types.BubblewrapKeywords)
     assert get_type_hints(option_types.SandboxKeywords) == both
     tools = get_type_hints(arguments.ToolKeywords)
-    assert get_type_hints(arguments.PoolKeywords) == both | tools
+    ends = get_type_hints(arguments.ContainerEndKeywords)
+    assert get_type_hints(arguments.PoolKeywords) == both | tools | ends
     executors = get_type_hints(arguments.DockerExecutorKeywords) | get_type_hints(arguments.BubblewrapExecutorKeywords)
     assert get_type_hints(arguments.ExecutorKeywords) == executors | both

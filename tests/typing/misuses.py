@@ -39,7 +39,7 @@ ExecutorPool(backend="podman")  # wrong
 ExecutorPool().executor(timeot=3)  # wrong
 Task(id=1, task="What is 1 + 1?", check={"kind": "number"}, expected=2)
 Task(id="1", task="", check="exact")
-Task(id="1", task="", check={"kind": "numbr"})  # wrong
+Task(id="1", task="", check="numbr")  # wrong
 CodeExecutorAgent("a", DockerCommandLineCodeExecutor(), max_retries=3)  # wrong
 CodeActAgent("a", DockerCommandLineCodeExecutor())  # wrong
 
