@@ -140,11 +140,7 @@ class CodeRunner:
         tools = tuple(await self._with_tools.list_tools()) if self._with_tools is not None else ()
         executor = self._knows_sandbox if self.options.describe_environment else None
         if executor is not None and (self._facts is None or self._facts_for != executor.starts):
-
-            async def ask() -> SandboxFacts:
-                return await run_cancellable(executor.facts(), token)
-
-            self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
+            self._facts = await run_cancellable(executor.facts(), token)
             self._facts_for = executor.starts
         if self._skills is None:
             skills = await asyncio.to_thread(lambda: list(getattr(self._executor, "skills", ())))
@@ -166,13 +162,13 @@ class CodeRunner:
             return await self._approve(blocks, token, None) or await self._run(blocks, token, emit, None)
         if (known := steps.recorded(blocks, in_session=self.in_session)) is not None:
             return await self.restore_from_record(*known)
-        async with steps.step(token) as step:
-            refused = await self._approve(blocks, step.token, step)
-            await step.begin(blocks)
-            with step.failure_logged():
-                ended = refused or await self._run(blocks, step.token, emit, step)
-            step.end(ended, self.journal())
-        return ended
+        return await steps.run(
+            blocks,
+            token,
+            lambda step: self._approve(blocks, step.token, step),
+            lambda step: self._run(blocks, step.token, emit, step),
+            self.journal,
+        )
 
     async def _approve(self, blocks: list[CodeBlock], token: CancellationToken, step: Step | None) -> RunEnded | None:
         """Ask whether code may run; return how it ended if it may not."""
@@ -281,18 +277,13 @@ class CodeRunner:
         if executor is None:
             return None
         name = f".codeact/{self._source}-{kind}-{self._kept[kind] % KEPT_FILES[kind] + 1}.txt"
-
-        async def store() -> str | None:
-            try:
-                await executor.write(name, text.encode("utf-8", "replace"))
-            except SandboxError as error:
-                logger.warning("an output could not be put into %s: %s", name, error)
-                return None
-            return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory
-
-        file = await (store() if self.steps is None else self.steps.value("file", store, str | None))
-        self._kept[kind] += file is not None
-        return file
+        try:
+            await executor.write(name, text.encode("utf-8", "replace"))
+        except SandboxError as error:
+            logger.warning("an output could not be put into %s: %s", name, error)
+            return None
+        self._kept[kind] += 1
+        return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[str | None]:
@@ -336,7 +327,7 @@ class CodeRunner:
         async def rebuild() -> Replay | None:
             return await run_cancellable(self._rebuild_pending(token), token)
 
-        return await (rebuild() if self.steps is None else self.steps.value("rebuild", rebuild, Replay | None))
+        return await (rebuild() if self.steps is None else self.steps.rebuilt(rebuild))
 
     async def _rebuild_pending(self, token: CancellationToken) -> Replay | None:
         session, record = self._session, self._record

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from autogen_agentchat.base import ChatAgent, TaskResult
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
+from autogen_agentchat.messages import BaseChatMessage
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents.model_calls import ModelTimeoutError
@@ -30,6 +30,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.events import MessageLogged
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import RunIsFinishedError
 from autogen_codeact.runs.reader import RawEvent, load_run
@@ -183,10 +184,11 @@ def read_log(path: Path) -> LogEnd:
         counts = (totals.blocks, totals.model_calls, totals.prompt_tokens, totals.completion_tokens)
         end.usage = dict(zip(USAGE, counts, strict=True))
         end.stopped = None if totals.finished is not None else totals.stopped or NOT_WRITTEN
+        message = run.parse(last) if last is not None else None
         end.is_finished = totals.finished is not None and totals.finished.outcome == "completed"
-        if end.is_finished and last is not None:
-            event: Any = run.parse(last)
-            end.last = load_message(event.message)
+        message = run.parse(last) if end.is_finished and last is not None else None
+        if isinstance(message, MessageLogged):
+            end.last = load_message(message.message)
     except (RunError, OSError):
         end.stopped = NOT_WRITTEN
     return end
@@ -262,15 +264,12 @@ class Worker:
 
 
 class _Attempt:
-    """A `ModelGate` that passes calls on to the gate of the batch, and counts what this process has used."""
-
     def __init__(self, work: AttemptWork, worker: Worker, gate: ModelGate) -> None:
         self._work, self._worker, self._gate = work, worker, gate
         self._began = time.monotonic()
         self._started = datetime.now(UTC)
         self._before: LogEnd | None = None
         self._agent: AgentOrTeam | None = None
-        self._used = dict.fromkeys(USAGE, 0)
 
     async def run(self) -> Row:
         work = self._work
@@ -285,32 +284,18 @@ class _Attempt:
             last = await self._run_agent()
         except RunWaiting as waiting:
             return self._row("waiting", await in_thread(read_log, work.log), error=str(waiting))
-        end = await in_thread(read_log, work.log)
-        if end.stopped is not None:  # the log does not say what the run has used
-            before = self._before or LogEnd()
-            end.usage = {name: before.usage[name] + self._used[name] for name in USAGE}
-        return await self._finished(last, end)
-
-    async def enter(self) -> None:
-        await self._gate.enter()
-
-    def used(self, prompt_tokens: int, completion_tokens: int) -> None:
-        for name, number in zip(USAGE[1:], (1, prompt_tokens, completion_tokens), strict=True):
-            self._used[name] += number
-        self._gate.used(prompt_tokens, completion_tokens)
+        return await self._finished(last, await in_thread(read_log, work.log))
 
     async def failed(self, error: Exception) -> AttemptError:
         """Return what the scheduler has to know about an error."""
         end = await in_thread(read_log, self._work.log)
         secrets = secrets_of(self._agent) if self._agent is not None else known_secrets()
+        # A model's server may repeat the key that it refuses.
+        text = str(Redaction(secrets).value(str(error)[:MAX_ERROR]))
         return AttemptError(
-            type(error).__name__,
-            # A model's server may repeat the key that it refuses.
-            str(Redaction(secrets).value(str(error)[:MAX_ERROR])),
+            self._row("failed", end, error_class=type(error).__name__, error=text),
             retryable=is_retryable(error),
             unusable_log=is_unusable_log(error),
-            usage=end.usage,
-            run=end.run,
             retry_after=requested_delay(error),
         )
 
@@ -325,7 +310,7 @@ class _Attempt:
                     f"make_agent has returned the agent of task {busy!r}, which is still running: make a new one for each task"
                 )
             opened.callback(worker.in_use.pop, id(agent))
-            wrap_models([agent], lambda client: GatedClient(client, self))
+            wrap_models([agent], lambda client: GatedClient(client, self._gate))
             stream: AsyncGenerator[Any, None]
             if self._before is not None:
                 stream = resumed(work.log, agent=agent)
@@ -333,7 +318,6 @@ class _Attempt:
                 stream = recorded(agent, task=work.task.task, path=work.log)
             async with aclosing(stream) as items:
                 async for item in items:
-                    self._used["steps"] += isinstance(item, CodeExecutionEvent)
                     if isinstance(item, TaskResult):
                         last = next(
                             (each for each in reversed(item.messages) if isinstance(each, BaseChatMessage)), None

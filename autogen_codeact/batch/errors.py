@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autogen_codeact.batch.results import Row
 
 
 class BatchError(Exception):
@@ -40,17 +43,13 @@ class UnusableAgentError(TypeError):
 
 @dataclass(eq=False)
 class AttemptError(Exception):
-    """An attempt has failed. It can be sent to another process."""
+    """An attempt has failed: its row, and whether there may be another one. It can be sent to another process."""
 
-    error_class: str
-    error: str
+    row: Row
     _: KW_ONLY
     retryable: bool = False
     unusable_log: bool = False
-    usage: dict[str, Any] = field(default_factory=dict)
-    run: str | None = None
-    node: str | None = None
     retry_after: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.error_class}: {self.error}"
+        return f"{self.row.error_class}: {self.row.error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -262,3 +263,20 @@ def _reason(path: Path, error: OSError) -> str:
         f"{path} can't be written ({error.strerror or error}): mend that, and run the same again, which goes on from here; "
         "or give another folder."
     )
+
+
+def describe(make_agent: Callable[..., Any], kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the results of a batch depend on, by name."""
+    described: dict[str, Any] = {
+        "agent": f"{getattr(make_agent, '__module__', '')}.{getattr(make_agent, '__qualname__', make_agent)}",
+        "sandbox": kind,
+    }
+    with suppress(OSError, TypeError):
+        described["source of make_agent"] = _hash(inspect.getsource(make_agent))
+    for name, value in sorted(options.items()):
+        described[name] = _hash(from_json(to_json(value, fallback=repr)))
+    return described
+
+
+def _hash(value: object) -> str:
+    return "sha256:" + hashlib.sha256(to_json(value)).hexdigest()

@@ -190,11 +190,11 @@ class Ray:
         except Exception as error:
             cause = getattr(error, "cause", None)  # of an error that Ray has brought from the worker
             if isinstance(cause, AttemptError):
-                cause.node = node
+                cause.row.node = node
                 raise cause from None
             if not _is_loss(error):
                 raise
-            raise await in_thread(_lost, work.log, node, error) from error
+            raise await in_thread(_lost, work, node, error) from error
         finally:
             self._offer(actor)
 
@@ -291,11 +291,13 @@ def _is_loss(error: BaseException) -> bool:
     return isinstance(error, ConnectionResetError | StopAsyncIteration | TimeoutError) or bool(_kinds(error) & _LOST)
 
 
-def _lost(log: Path, node: str, error: Exception) -> AttemptError:
+def _lost(work: AttemptWork, node: str, error: Exception) -> AttemptError:
     """Return what the scheduler has to know about an attempt whose actor is gone."""
     text = f"the Ray actor on node {node} was lost or does not answer ({type(error).__name__})"
-    end = read_log(log)
-    return AttemptError("LostWorker", text, retryable=True, node=node, usage=end.usage, run=end.run)
+    end = read_log(work.log)
+    row = Row(id=work.task.id, repeat=work.repeat, outcome="failed", run=end.run, node=node, **end.usage)
+    row.error_class, row.error = "LostWorker", text
+    return AttemptError(row, retryable=True)
 
 
 class Piece(NamedTuple):

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import heapq
-import inspect
 import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
-
-from pydantic_core import from_json, to_json
 
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.batch.attempt import (
@@ -32,7 +26,8 @@ from autogen_codeact.batch.attempt import (
     is_retryable,
 )
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
-from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.folder import BatchFolder, describe
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.results import MAX_ERROR, Row, shorten_texts, write_summary
 from autogen_codeact.batch.settings import BatchSettings, LocalGate
 from autogen_codeact.batch.tasks import BadTask, Task, Tasks, as_text, read_tasks
@@ -42,58 +37,6 @@ from codeact_sandbox.types.options import SandboxOptions
 logger = logging.getLogger("autogen_codeact")
 MAX_UNREAD = 100  # rows that nobody has taken before no further task begins
 CANCEL_S = 60.0  # seconds that cancelled attempts have to end, before they are left alone
-
-
-@dataclass(frozen=True)
-class BatchCounts:
-    """The progress of a batch.
-
-    Args:
-        total: Rows that it will have; None as long as the tasks have not been read to their end.
-        waiting: Tasks that wait for their next attempt.
-        cost: What they cost; None without prices.
-        seconds_left: About how long it will take; None if that is not known.
-    """
-
-    total: int | None = None
-    done: int = 0
-    failed: int = 0
-    invalid: int = 0
-    running: int = 0
-    waiting: int = 0
-    passed: int = 0
-    checked: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = None
-    seconds_left: float | None = None
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of prompts and answers."""
-        return self.prompt_tokens + self.completion_tokens
-
-
-@dataclass(frozen=True)
-class AttemptFailed:
-    """An attempt has failed."""
-
-    id: str
-    repeat: int
-    attempt: int
-    error_class: str
-    error: str
-    retry_in: float | None
-
-
-@dataclass(frozen=True)
-class Notice:
-    """A sentence that a user should know."""
-
-    text: str
-
-
-BatchEvent = AttemptFailed | Notice
 
 
 async def run_uncancelled(work: Coroutine[Any, Any, None]) -> None:
@@ -230,15 +173,16 @@ class Scheduler:
         self._settings = settings
         self._backend = backend
         self._on_event = on_event or (lambda event: None)
-        self._changed = asyncio.Event()
-        self._due: list[tuple[float, int, Job]] = []
-        self._order = 0
-        self._running: set[asyncio.Task[None]] = set()
+        # More attempts than sandboxes would only wait for each other.
+        most = settings.max_sandboxes or settings.concurrency
+        self._slots = asyncio.Semaphore(min(settings.concurrency, most))
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._waiting = 0  # jobs that wait for their next attempt
         self._checks_run_code = False
-        self._unread: asyncio.Queue[Row | None] = asyncio.Queue()
-        self._pending: Iterator[tuple[Task, int]] = iter(())
+        self._unread: asyncio.Queue[Row | None] = asyncio.Queue(MAX_UNREAD)
         self._total: int | None = None  # how many rows there will be
         self._stopping = False
+        self._stopped = asyncio.Event()
         self._fatal: BaseException | None = None
         self._folder: BatchFolder
         self._began = time.monotonic()
@@ -250,7 +194,7 @@ class Scheduler:
         self._stopping = True
         if self._loop is not None:
             with suppress(RuntimeError):  # it is closed
-                self._loop.call_soon_threadsafe(self._changed.set)
+                self._loop.call_soon_threadsafe(self._stopped.set)
 
     def counts(self) -> BatchCounts:
         """Return how far the batch is."""
@@ -262,8 +206,8 @@ class Scheduler:
             done=rows["rows"],
             failed=rows["failed"],
             invalid=rows["invalid"],
-            running=len(self._running),
-            waiting=len(self._due),
+            running=len(self._jobs) - self._waiting,
+            waiting=self._waiting,
             passed=rows["passed"],
             checked=rows["checked"],
             prompt_tokens=self.gate.prompt_tokens,
@@ -279,7 +223,7 @@ class Scheduler:
         # Those that failed in an earlier command are run again. A check with code takes a sandbox of its own.
         rows = self._folder.results.counts
         done = rows["rows"] - rows["failed"] - rows["waiting"]
-        return max(0, self._total - done - (0 if self._checks_run_code else len(self._running)))
+        return max(0, self._total - done - (0 if self._checks_run_code else len(self._jobs)))
 
     async def run(
         self, context: BatchContext, out: Path | None, opening: Callable[[Path], BatchFolder]
@@ -302,11 +246,10 @@ class Scheduler:
                 if (seconds := self._settings.max_seconds) is not None:
                     deadline = self._loop.call_later(seconds, self._out_of_time, seconds)
                 dispatcher = asyncio.create_task(self._dispatch(), name="batch-dispatch")
-                dispatcher.add_done_callback(lambda _: self._unread.put_nowait(None))
                 while (row := await self._unread.get()) is not None:
-                    self._changed.set()
                     yield row
-                dispatcher.result()
+                if self._fatal is not None:
+                    raise self._fatal
             finally:
                 if deadline is not None:
                     deadline.cancel()
@@ -330,7 +273,7 @@ class Scheduler:
                     await asyncio.to_thread(_close_folder, opened.result(), self.ended is not None)
 
     async def _end(self, dispatcher: asyncio.Task[None]) -> None:
-        waiting = {dispatcher, *self._running}
+        waiting = {dispatcher, *self._jobs}
         for task in waiting:
             task.cancel()
         _, late = await asyncio.wait(waiting, timeout=CANCEL_S)
@@ -340,8 +283,8 @@ class Scheduler:
             if not task.cancelled():
                 task.exception()
 
-    async def _read(self) -> None:
-        """Read the tasks, and compare them with what they were before anything runs."""
+    async def _read(self) -> Iterator[tuple[Task, int]]:
+        """Read the tasks, compare them with what they were before anything runs, and return what is to be done."""
         folder = self._folder
         found = await in_thread(read_tasks, self._tasks)
         tasks = [task for task in found if isinstance(task, Task)]
@@ -350,60 +293,39 @@ class Scheduler:
         repeats = range(1, self._settings.repeat + 1)
         self._total = len(tasks) * len(repeats) + len(found) - len(tasks) + others
         self._checks_run_code = any(task.check is not None and task.check.kind in ("python", "regex") for task in tasks)
-        # All tasks once, then again for each repetition.
-        self._pending = ((task, repeat) for repeat in repeats for task in tasks if not folder.is_done(task, repeat))
         for task in found:
             if isinstance(task, BadTask):
                 row = Row(id=task.place, outcome="invalid", attempts=0)
                 row.error_class, row.error = "BadTask", task.reason
                 await self._add(None, row)
+        # All tasks once, then again for each repetition.
+        return ((task, repeat) for repeat in repeats for task in tasks if not folder.is_done(task, repeat))
 
     async def _dispatch(self) -> None:
-        await self._read()
-        # More attempts than sandboxes would only wait for each other.
-        most = self._settings.max_sandboxes or self._settings.concurrency
-        slots = asyncio.Semaphore(min(self._settings.concurrency, most))
-        while True:
-            await slots.acquire()
-            job = await self._next()
-            if job is None:
-                break
-            if self._stopping:
-                slots.release()
-                continue
-            attempt = asyncio.create_task(self._run(job), name=f"batch-{job.task.id}")
-            self._running.add(attempt)
-            attempt.add_done_callback(lambda task: self._ended(task, slots))
-        if self._fatal is not None:
-            raise self._fatal
-        if self.gate.spent is not None:
-            self.ended = "budget"
-        else:
-            self.ended = "stopped" if self._stopping else "complete"
+        """Run all tasks; `None` among the rows is the end."""
+        try:
+            for task, repeat in await self._read():
+                await self._slots.acquire()
+                if self._stopping:
+                    break
+                job = await in_thread(self._job, task, repeat)
+                work = asyncio.create_task(self._work(job), name=f"batch-{task.id}")
+                self._jobs.add(work)
+                work.add_done_callback(self._ended)
+            while self._jobs:
+                await asyncio.wait(self._jobs)
+                await asyncio.sleep(0)  # for the callbacks
+            if self._fatal is None:
+                self.ended = "budget" if self.gate.spent is not None else "stopped" if self._stopping else "complete"
+        except Exception as error:  # noqa: BLE001 - it is raised where the rows are read
+            self._fatal = error
+        await self._unread.put(None)
 
-    def _ended(self, attempt: asyncio.Task[None], slots: asyncio.Semaphore) -> None:
-        self._running.discard(attempt)
-        slots.release()
-        self._changed.set()
-        if not attempt.cancelled() and (error := attempt.exception()) is not None:
+    def _ended(self, work: asyncio.Task[None]) -> None:
+        self._jobs.discard(work)
+        if not work.cancelled() and (error := work.exception()) is not None:
             self._fatal = self._fatal or error
-            self._stopping = True
-
-    async def _next(self) -> Job | None:
-        """Return what begins next: an attempt that is due, or else the next task; None at the end."""
-        while True:
-            self._changed.clear()
-            if self._stopping:
-                if not self._running:
-                    return None
-            elif self._unread.qsize() < MAX_UNREAD:
-                if self._due and self._due[0][0] <= time.monotonic():
-                    return heapq.heappop(self._due)[2]
-                if (pending := next(self._pending, None)) is not None:
-                    return await in_thread(self._job, *pending)
-                if not self._due and not self._running:
-                    return None
-            await self._wait()
+            self.stop()
 
     def _job(self, task: Task, repeat: int) -> Job:
         """Return what is to be done for a task; blocks for the disk."""
@@ -413,56 +335,67 @@ class Scheduler:
             job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
         return job
 
-    async def _wait(self) -> None:
-        left = None
-        if self._due and not self._stopping and self._unread.qsize() < MAX_UNREAD:
-            left = self._due[0][0] - time.monotonic()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(left):
-                await self._changed.wait()
+    async def _work(self, job: Job) -> None:
+        """Make attempts at a task; it has a slot for the first one."""
+        delay = await self._attempt(job)
+        while delay is not None and not await self._stops_within(delay):
+            await self._slots.acquire()
+            delay = await self._attempt(job)
 
-    async def _run(self, job: Job) -> None:
-        job.attempts += 1
-        job.tried += 1
-        # The clock of the machine may be set meanwhile, so it tells no duration.
-        started, began = datetime.now(UTC), time.monotonic()
-        work, job.count_log = replace(job), False
+    async def _stops_within(self, seconds: float) -> bool:
+        self._waiting += 1
         try:
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting -= 1
+        return True
+
+    async def _attempt(self, job: Job) -> float | None:
+        """Make an attempt, and release its slot; return the seconds until the next one, if there is to be another."""
+        try:
+            if self._stopping:
+                return None
+            job.attempts += 1
+            job.tried += 1
+            work, job.count_log = replace(job), False
             row = await self._backend.run(work)
         except BatchBudgetError:
-            return
+            return None
         except BatchError:
             raise  # ends the batch
+        except AttemptError as error:
+            return await self._failed(job, error)
         except Exception as error:
-            failed = error
-            if not isinstance(failed, AttemptError):
-                logger.exception("the backend failed")
-                failed = AttemptError(type(error).__name__, str(error)[:MAX_ERROR], retryable=is_retryable(error))
-            await self._failed(job, failed, started, time.monotonic() - began)
+            logger.exception("the backend failed")
+            row = Row(id=job.task.id, repeat=job.repeat, outcome="failed")
+            row.error_class, row.error = type(error).__name__, str(error)[:MAX_ERROR]
+            return await self._failed(job, AttemptError(row, retryable=is_retryable(error)))
         else:
             job.resumed += row.resumed
             if row.log_problem is not None:
                 self._on_event(Notice(f"the run log of task {job.task.id!r} is incomplete: {row.log_problem}"))
             await self._add(job, self._completed(job, row))
+            return None
+        finally:
+            self._slots.release()
 
-    async def _failed(self, job: Job, error: AttemptError, started: datetime, seconds: float) -> None:
+    async def _failed(self, job: Job, error: AttemptError) -> float | None:
         if self.gate.spent is not None:
-            return  # what fails then, fails because of that
+            return None  # what fails then, fails because of that
         again = (error.retryable or error.unusable_log) and job.tried < self._settings.attempts
         delay = None
         if again:
             delay = 0.0 if error.unusable_log else backoff(self._settings.backoff_s, job.tried, error.retry_after)
-        self._on_event(AttemptFailed(job.task.id, job.repeat, job.attempts, error.error_class, error.error, delay))
+        row = error.row
+        self._on_event(AttemptFailed(row.id, row.repeat, job.attempts, str(row.error_class), str(row.error), delay))
         if delay is None:
-            row = Row(id=job.task.id, repeat=job.repeat, outcome="failed", **error.usage)
-            row.error_class, row.error, row.node, row.run = error.error_class, error.error, error.node, error.run
-            row.started, row.seconds = started, seconds
             await self._add(job, self._completed(job, row))
-            return
-        if error.unusable_log:
+        elif error.unusable_log:
             job.log = self._folder.run_folder(job.task, job.repeat, new=True)
-        self._order += 1
-        heapq.heappush(self._due, (time.monotonic() + delay, self._order, job))
+        return delay
 
     def _completed(self, job: Job, row: Row) -> Row:
         """Return a row with what its attempt does not know."""
@@ -479,7 +412,7 @@ class Scheduler:
         shorten_texts(row)
         await in_thread(lambda: folder.add(row, job.task if job is not None else None))
         self._ended_rows += 1
-        self._unread.put_nowait(row)
+        await self._unread.put(row)
 
     def _on_spent(self, reason: str) -> None:
         self._on_event(Notice(f"{reason}: no further task begins"))
@@ -487,8 +420,8 @@ class Scheduler:
 
     def _out_of_time(self, seconds: float) -> None:
         self.gate.end(f"the budget of {seconds:g} s is used up")
-        for attempt in self._running:
-            attempt.cancel()
+        for work in self._jobs:
+            work.cancel()
 
 
 def _close_folder(folder: BatchFolder, ended: bool) -> None:
@@ -498,20 +431,3 @@ def _close_folder(folder: BatchFolder, ended: bool) -> None:
             write_summary(folder.path)
     finally:
         folder.close()
-
-
-def describe(make_agent: MakeAgent, kind: SandboxKind, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the results of a batch depend on, by name."""
-    described: dict[str, Any] = {
-        "agent": f"{getattr(make_agent, '__module__', '')}.{getattr(make_agent, '__qualname__', make_agent)}",
-        "sandbox": kind,
-    }
-    with suppress(OSError, TypeError):
-        described["source of make_agent"] = _hash(inspect.getsource(make_agent))
-    for name, value in sorted(options.items()):
-        described[name] = _hash(from_json(to_json(value, fallback=repr)))
-    return described
-
-
-def _hash(value: object) -> str:
-    return "sha256:" + hashlib.sha256(to_json(value)).hexdigest()

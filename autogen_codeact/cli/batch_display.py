@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.results import Row, Summary, Unsuccessful, summarize
-from autogen_codeact.batch.running import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds

@@ -14,15 +14,14 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.jobs import NO_LOG
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.terminal import MAX_TEXT, Terminal, format_size
+from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Run, RunWaiting, events, export_files, kept_files, list_runs, load_run, store
 from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunFileError, RunFolderError
-from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
-from autogen_codeact.runs.reader import Gap, RawEvent
+from autogen_codeact.runs.reader import Gap
 from autogen_codeact.runs.summary import RunSummary, UnreadableRun
 from codeact_sandbox.types.result import ErrorInfo, format_duration
 from codeact_sandbox.types.text import format_count
@@ -167,8 +166,7 @@ def show_run(path: Path) -> int:
     run = load_run(path)
     printer = _TextPrinter(run)
     finished: events.RunFinished | None = None
-    for raw in run.raw_events():
-        event = run.parse(raw, MemoryLimit(4 * MAX_TEXT)) if isinstance(raw, RawEvent) else raw
+    for event in run:
         finished = event if isinstance(event, events.RunFinished) else None
         printer.show(event)
     name = store.run_name(path)

@@ -190,7 +190,7 @@ def _skip_recorded_answers(plan: Plan, target: ChatAgent | BaseTeam) -> None:
         history = plan.histories.get(key)
         # By name: importing it takes long, and it is there if the configuration has one.
         if history is not None and type(client).__name__ == "ReplayChatCompletionClient":
-            client.chat_completions = client.chat_completions[history.calls :]
+            client.chat_completions = client.chat_completions[history.answers :]
 
 
 def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:

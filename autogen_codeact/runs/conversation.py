@@ -18,6 +18,7 @@ from autogen_codeact.runs.agents import agent_keys, dump, secrets_of
 from autogen_codeact.runs.events import ConversationReset, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.plan import Plan
+from autogen_codeact.runs.questions import Questions
 from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.resuming import OnRebuild, continued_stream, extend_log
@@ -46,7 +47,7 @@ class RecordedConversation:
         self._log: LogWriter | None = None
         self._plan: Plan | None = None
         self._attached = ExitStack()
-        self._history = RunHistory({name: AgentHistory() for name, _ in agent_keys(agent_or_team)})
+        self._history: RunHistory | None = None
         self.has_begun = False
         """Whether there was a message."""
         self._began = time.monotonic()
@@ -76,12 +77,10 @@ class RecordedConversation:
         """
         conversation = cls(agent_or_team, plan.run.folder.path)
         token = cancellation_token or CancellationToken()
-        conversation._log, conversation._history = await extend_log(
-            plan, agent_or_team, token, on_rebuild=on_rebuild, rebuild=rebuild
-        )
+        log, history = await extend_log(plan, agent_or_team, token, on_rebuild=on_rebuild, rebuild=rebuild)
         conversation._plan = plan
         conversation.has_begun, conversation.is_open = True, plan.turn is not None
-        conversation._attach()
+        conversation._attach(log, history)
         return conversation
 
     # Turns
@@ -135,11 +134,12 @@ class RecordedConversation:
             return
         if self.path is not None:
             dumped = dump(self.target)
-            self._log = await LogWriter.create(self.path, Redaction(secrets_of(self.target, dumped)))
+            log = await LogWriter.create(self.path, Redaction(secrets_of(self.target, dumped)))
             self._began = time.monotonic()
-            self._log.put(run_started(self.target, task, dumped, conversation=True))
-            self._attach()
-            await self._write_state(self._log)
+            log.put(run_started(self.target, task, dumped, conversation=True))
+            agents = {name: AgentHistory() for name, _ in agent_keys(self.target)}
+            self._attach(log, RunHistory(Questions(log, can_wait=False), agents))
+            await self._write_state(log)
         self.has_begun = True
 
     async def _ended(
@@ -156,6 +156,7 @@ class RecordedConversation:
 
     async def _finish_turn(self, outcome: Any, **others: Any) -> None:
         assert self._log is not None
+        assert self._history is not None
         self._log.put(TurnFinished(outcome=outcome, **others))
         for history in self._history.agents.values():
             history.items.clear()  # what a turn that failed has left of the log
@@ -178,10 +179,9 @@ class RecordedConversation:
 
     # The log
 
-    def _attach(self) -> None:
-        if self._log is not None:
-            self._attached.enter_context(recording(self.target, self._log, self._history))
-            self._history.notes, self._history.at_turn = {}, False
+    def _attach(self, log: LogWriter, history: RunHistory) -> None:
+        self._log, self._history = log, history
+        self._attached.enter_context(recording(self.target, log, history))
 
     async def close(self, *, cancelled: bool = False) -> None:
         """End the log. What the agents hold is left alone.

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-from autogen_codeact.runs.results import CallRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.results import CallRecord, ResultRecord
 from codeact_sandbox.types.result import ErrorInfo
 
 SCHEMA_VERSION = 1
@@ -21,7 +21,6 @@ class Event(BaseModel):
     Args:
         seq: Number of the event in its log, from 1, without gaps.
         monotonic: Seconds on the monotonic clock of the process that wrote it; see `ProcessInfo`.
-        stored: Large values that were moved into files, by JSON pointer; in their place the line has null.
         mac: Code over this line and all before it, with the key of the user who has written it; none without such a key.
     """
 
@@ -32,7 +31,6 @@ class Event(BaseModel):
     seq: int = 0
     time: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     monotonic: float = Field(default_factory=read_clock)
-    stored: dict[str, StoredFile] = Field(default_factory=dict)
     mac: str | None = Field(default=None, exclude=True)
 
 
@@ -236,17 +234,16 @@ class BlockFinished(NumberedEvent):
     journal: JournalChange | None = None
 
 
-class ValueLogged(Event):
-    """An agent has got something else from outside.
+class SessionRebuilt(Event):
+    """The session of an agent was rebuilt.
 
     Args:
-        kind: `facts` about its sandbox, how the session was rebuilt (`rebuild`), the name of a `file` for a long text.
+        outcome: The fields of a `Replay`.
     """
 
-    type: Literal["value"] = "value"
+    type: Literal["session_rebuilt"] = "session_rebuilt"
     agent: str
-    kind: Literal["facts", "rebuild", "file"]
-    value: Any
+    outcome: dict[str, Any]
 
 
 class HostCallEvent(Event):
@@ -382,7 +379,7 @@ RunEvent = Annotated[
     | ModelCallFinished
     | BlockStarted
     | BlockFinished
-    | ValueLogged
+    | SessionRebuilt
     | HostCallStarted
     | HostCallFinished
     | QuestionAsked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import re
 import stat
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import BinaryIO, Literal, NamedTuple
 
 from autogen_core.code_executor import CodeResult
 
@@ -28,9 +27,9 @@ MAX_EVENT = 24 * 1024 * 1024
 """Bytes of memory that the large values of one event, or the files of one result, may take."""
 MAX_HELD = 64 * 1024 * 1024  # bytes of memory that everything may take that is needed to continue a run
 _PIECE = 64 * 1024
-_BACKSLASHES = re.compile(rb"\\*")
+_PARTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[^"]{1,65536}', re.DOTALL)
+"""A string of JSON, or what is between two of them, in pieces."""
 _WIDE = re.compile(rb"[\xf0-\xff]|\\u[dD]8")
-_CONTROLS = bytes(range(32))
 # Measured with CPython 3.11 to 3.13, rounded up.
 _COSTS = {b"{": 240, b"[": 96, b",": 48, b":": 110}
 _STRING = 58
@@ -52,45 +51,25 @@ class MemoryLimit:
 
     left: int = MAX_EVENT
 
-    def check(self, cost: int, what: str) -> None:
-        """Check that there is enough for something."""
+    def take(self, cost: int, what: str) -> None:
+        """Use some of it for something."""
         if cost > self.left:
             raise TooLargeError(f"{what} would take too much memory: {self.left:,} bytes are left for it")
-
-    def take(self, cost: int, what: str) -> None:
-        """Use some of it; the arguments and errors are those of `check`."""
-        self.check(cost, what)
         self.left -= cost
 
 
-def text_cost(data: bytes) -> int:
-    """Return the bytes that a text takes in memory, or as JSON."""
-    return _width(data) * len(data) + 5 * (len(data) - len(data.translate(None, _CONTROLS)))
-
-
 def json_cost(data: bytes, limit: int) -> int:
-    """Return the bytes that a JSON text takes as objects, at most: up to 30 times its size. It ends above `limit`."""
-    cost, at = 0 if data.isascii() else 2 * len(data), 0
-    inside, begun, widest = 0, 0, 1  # of a string that has begun in an earlier piece
-    while at < len(data) and cost <= limit:
-        # Not between a backslash and what follows it.
-        end = cast(re.Match[bytes], _BACKSLASHES.match(data, min(at + _PIECE, len(data)) - 1)).end() + 1
-        width = _width(data[at:end])
-        piece = data[at:end]
-        if b"\\" in piece:
-            piece = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..")
-        parts = piece.split(b'"')
-        outside = b"".join(parts[inside::2])
-        cost += width * len(piece) + _STRING * len(parts)
-        cost += sum(outside.count(sign) * each for sign, each in _COSTS.items())
-        if inside:  # all characters of a string are as wide as its widest
-            cost += (width - widest) * begun if width > widest else (widest - width) * len(parts[0])
-        inside ^= (len(parts) - 1) & 1
-        if len(parts) == 1 and inside:
-            begun, widest = begun + len(piece), max(width, widest)
+    """Return the bytes that a JSON text takes as objects, at most. It ends above `limit`."""
+    cost = 0
+    for part in _PARTS.finditer(data):
+        text = part[0]
+        cost += _width(text) * len(text)
+        if text.startswith(b'"'):
+            cost += _STRING
         else:
-            begun, widest = len(parts[-1]), width
-        at = end
+            cost += sum(text.count(sign) * each for sign, each in _COSTS.items())
+        if cost > limit:
+            break
     return cost
 
 
@@ -164,46 +143,6 @@ class FileStore:
 def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
     """Make the record of a result, with copies of its displays, images and files. Call it in a thread."""
     return ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
-
-
-# Large values of an event
-
-
-def restore_large(
-    value: dict[str, Any],
-    stored: dict[str, StoredFile],
-    read: Callable[[StoredFile], bytes],
-    budget: MemoryLimit | None = None,
-    *,
-    shorten: bool = False,
-) -> None:
-    """Put the parts of an event that are in files back into it."""
-    budget = budget or MemoryLimit()
-    for pointer in sorted(stored, key=lambda each: each.count("/")):
-        keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
-        parent: Any = value
-        try:
-            for key in keys[:-1]:
-                parent = parent[int(key) if isinstance(parent, list) else key]
-            last: Any = int(keys[-1]) if isinstance(parent, list) else keys[-1]
-            if parent[last] is not None:
-                raise ValueError(f"{pointer} has a value already")
-            parent[last] = _restored(stored[pointer], read, budget, shorten=shorten)
-        except (LookupError, TypeError) as error:
-            raise ValueError(f"{pointer} leads nowhere in the event") from error
-
-
-def _restored(file: StoredFile, read: Callable[[StoredFile], bytes], budget: MemoryLimit, *, shorten: bool) -> Any:
-    name, is_json = f"{FILES}/{file.sha256}", file.format == "json"
-    try:
-        budget.check(file.size if file.sha256 is not None else 0, name)
-        content = read(file)
-        budget.take(json_cost(content, budget.left) if is_json else text_cost(content), name)
-    except TooLargeError:
-        if is_json or not shorten:
-            raise
-        return f"[a text of {file.size:,} bytes is not shown: it is in {name}]"
-    return json.loads(content) if is_json else content.decode()
 
 
 class Line(NamedTuple):

@@ -78,7 +78,7 @@ def export_json(run: Run, file: TextIO) -> None:
 
 
 def _to_object(event: Any) -> dict[str, Any]:
-    return dict(vars(event)) if isinstance(event, Gap) else dict(event.model_dump(mode="json", exclude={"stored"}))
+    return dict(vars(event)) if isinstance(event, Gap) else dict(event.model_dump(mode="json"))
 
 
 class _Cells:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,9 +18,8 @@ from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question,
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, MemoryLimit, json_cost
-from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, first_problem, load_run
-from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer, Value
+from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer
 from autogen_codeact.runs.store import EVENTS, run_name
 from autogen_codeact.runs.summary import RunTotals
 from codeact_sandbox.types.result import ToolCall
@@ -45,6 +45,7 @@ class Plan:
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
         chain: The codes of the log up to there, if this user has written all of it on this machine; else None.
+        messages: How many messages each source has since the boundary.
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
         turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
     """
@@ -53,7 +54,7 @@ class Plan:
     boundary: events.Boundary = field(default_factory=lambda: events.Boundary(at="start"))
     histories: dict[str, AgentHistory] = field(default_factory=dict)
     changes: list[events.JournalChange] = field(default_factory=list)
-    messages: KnownMessages = field(default_factory=KnownMessages)
+    messages: Counter[str] = field(default_factory=Counter)
     last: int = 0
     size: int = 0
     found: int = 0
@@ -102,11 +103,11 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         if raw.name in NOT_NEEDED:
             continue
         if raw.name == "message":
-            reader.plan.messages.add(_message(run, raw))
+            reader.plan.messages[_source(run, raw)] += 1
             reader.hold(EVENT_BYTES)
             continue
         budget = MemoryLimit()
-        event = run.parse(raw, budget, whole=True)
+        event = run.parse(raw, budget)
         if isinstance(event, Gap):
             raise _damaged(run, event)
         reader.hold(EVENT_BYTES + json_cost(raw.text, MAX_EVENT) + MAX_EVENT - budget.left)
@@ -136,15 +137,16 @@ def answered(plan: Plan, decisions: Mapping[str, bool | str]) -> Plan:
 
 
 def _damaged(run: Run, gap: Gap) -> RunNotResumableError:
-    problem = "its log has values that are too large" if gap.too_large else "its log is damaged"
-    return RunNotResumableError(f"{run.folder.path} can't be continued: {problem} in line {gap.line} ({gap.reason}).")
+    return RunNotResumableError(
+        f"{run.folder.path} can't be continued: its log is damaged in line {gap.line} ({gap.reason})."
+    )
 
 
-def _message(run: Run, raw: RawEvent) -> Mapping[str, Any]:
-    """Return the message of an event; without its large values if their files are missing."""
-    event = run.parse(raw, whole=True) if raw.data.get("stored") else None
+def _source(run: Run, raw: RawEvent) -> str:
+    """Return the source of a message; of one that can't be read any more, "None"."""
+    event = run.parse(raw) if raw.data.get("stored") else None
     message = event.message if isinstance(event, events.MessageLogged) else raw.data.get("message")
-    return message if isinstance(message, dict) else {}
+    return str(message.get("source")) if isinstance(message, dict) else "None"
 
 
 @dataclass
@@ -154,15 +156,14 @@ class _Step:
     calls: dict[int, events.HostCallStarted | events.HostCallFinished] = field(default_factory=dict)
 
 
-_Item = ModelAnswer | _Step | ToolAnswer | Value
+_Item = ModelAnswer | _Step | ToolAnswer
 
 
 class _Reader:
     """Collects the state of a run from its events."""
 
     def __init__(self, run: Run) -> None:
-        names = (agent.name.partition("#")[0] for agent in run.started.agents)
-        self.plan = Plan(run, messages=KnownMessages(names))  # what is known so far
+        self.plan = Plan(run)  # what is known so far
         self.clock = RunTotals()
         self._no_state: str | None = None
         self._items: dict[str, list[_Item]] = {}
@@ -190,6 +191,7 @@ class _Reader:
             case events.TurnStarted():
                 self.plan.turn = event.task
             case events.ModelCallStarted():
+                self._history(event.agent).calls = event.number
                 self._requests[event.agent, event.number] = event
             case events.ModelCallFinished():
                 self._answered(event)
@@ -203,8 +205,8 @@ class _Reader:
                 self._host_call(event)
             case events.QuestionAsked() | events.QuestionAnswered():
                 self._question(event)
-            case events.ValueLogged():
-                self._value(event)
+            case events.SessionRebuilt():
+                self._history(event.agent).rebuilt.append(event.outcome)
             case _:
                 self._ended_or_not(event)
 
@@ -251,12 +253,6 @@ class _Reader:
                     time=event.time,
                 )
 
-    def _value(self, event: events.ValueLogged) -> None:
-        if event.kind == "facts":
-            self._history(event.agent).facts = event.value
-        else:
-            self._items.setdefault(event.agent, []).append(Value(event.kind, event.value))
-
     def _host_call(self, event: events.HostCallStarted | events.HostCallFinished) -> None:
         if event.block:
             if (step := self._steps.get((event.agent, event.block))) is not None:
@@ -297,10 +293,12 @@ class _Reader:
         self.plan.messages.clear()
         self.clock.seconds = 0.0
         self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
+        for history in self.plan.histories.values():
+            history.rebuilt.clear()
         self._held = self._last_cost
 
     def _answered(self, event: events.ModelCallFinished) -> None:
-        self._history(event.agent).calls = max(self._history(event.agent).calls, event.number)
+        self._history(event.agent).answers += 1
         request = self._requests.pop((event.agent, event.number), None)
         if request is None:
             return
@@ -314,7 +312,7 @@ class _Reader:
         if (step := self._steps.get((event.agent, event.number))) is not None:
             step.finished = event
 
-    def _made(self, items: list[_Item]) -> list[ModelAnswer | StepResult | ToolAnswer | Value]:
+    def _made(self, items: list[_Item]) -> list[ModelAnswer | StepResult | ToolAnswer]:
         # A failed call at the end may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()

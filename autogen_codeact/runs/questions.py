@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from autogen_core import CancellationToken
 
+from autogen_codeact.executors.tools.later import NO_LOG
 from autogen_codeact.runs.answers import MAX_OPEN, Answer, Question, RunWaiting, digest
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.folder import FileStore
@@ -26,11 +27,18 @@ MakeFinished = Callable[[FileStore], HostCallFinished]
 
 
 class Questions:
-    """The questions of one run."""
+    """The questions of one run.
 
-    def __init__(self, log: LogWriter, known: Sequence[Question] = ()) -> None:
+    Args:
+        log: The run's log.
+        known: Those of a run that is continued.
+        can_wait: Whether the run can end to wait for an answer; a conversation can't.
+    """
+
+    def __init__(self, log: LogWriter, known: Sequence[Question] = (), *, can_wait: bool = True) -> None:
         self._log = log
         self._all = list(known)
+        self._can_wait = can_wait
         self._busy: set[object] = set()
         self._tokens: list[CancellationToken] = []
         self.has_ended = False
@@ -79,7 +87,7 @@ class Questions:
         finally:
             self._tokens.remove(token)
 
-    async def about_code(self, step: StepNumber, text: str) -> tuple[bool, str]:
+    async def about_code(self, step: LoggedStep, text: str) -> tuple[bool, str]:
         """Return whether the code of a step may run, and why not; without an answer the run ends."""
         question = await self._question(step.agent, step.number, None, text)
         if question is None:
@@ -90,7 +98,7 @@ class Questions:
             raise self.waiting
         return await self._use(question, question.answer)
 
-    async def about_call(self, step: StepNumber, request: ToolApprovalRequest) -> tuple[bool, str]:
+    async def about_call(self, step: LoggedStep, request: ToolApprovalRequest) -> tuple[bool, str]:
         """Return whether a call may be made; without an answer the run ends, and this waits until it is cancelled."""
         text = await in_thread(arguments_text, request.arguments)
         question = await self._question(step.agent, step.number, request.name, text)
@@ -105,6 +113,8 @@ class Questions:
 
     async def _question(self, agent: str, number: int, tool: str | None, text: str) -> Question | None:
         """Return the question about code or a call, which is asked if it is a new one; None if nobody can judge it."""
+        if not self._can_wait:
+            raise RuntimeError(NO_LOG)
         sha256 = digest(tool, text)
         for each in self._all:
             asked = each.asked
@@ -141,23 +151,33 @@ class Questions:
 
 
 @dataclass(eq=False)
-class StepNumber:
-    """A step of an agent that runs code, and the calls to host tools that it has made."""
+class LoggedStep:
+    """A step of an agent that runs code, as the log keeps it, and how many calls to host tools it has made."""
 
     log: LogWriter
-    agent: str
-    number: int
+    questions: Questions
+    agent: str = ""
+    number: int = 0
+    token: CancellationToken = field(default_factory=CancellationToken)
     calls: int = field(default=0, init=False)
+
+    async def about_code(self, code: str) -> tuple[bool, str]:
+        """Return whether the code may run, or end the run until there is an answer."""
+        return await self.questions.about_code(self, code)
+
+    async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
+        """Return whether a call may be made, or end the run until there is an answer."""
+        return await self.questions.about_call(self, request)
 
 
 class CallRecorder:
     """Writes the calls to host tools of one run into its log; a `Recorder` of the sandbox."""
 
-    def __init__(self, log: LogWriter, questions: Questions | None = None) -> None:
+    def __init__(self, log: LogWriter, questions: Questions) -> None:
         self._log = log
         self._questions = questions
-        self._outside = StepNumber(log, "", 0)
-        self._started: dict[Key, tuple[StepNumber, int]] = {}
+        self._outside = LoggedStep(log, questions)
+        self._started: dict[Key, tuple[LoggedStep, int]] = {}
 
     async def call_starting(self, intent: CallIntent) -> None:
         """Write that a call is about to be made; it is on the disk when this returns, unless the tool is idempotent."""
@@ -173,13 +193,11 @@ class CallRecorder:
             idempotent=intent.idempotent,
         )
         await self._write(event, intent)
-        if self._questions is not None:
-            self._questions.begin(_key(intent))
+        self._questions.begin(_key(intent))
 
     async def call_finished(self, finished: CallFinished) -> None:
         """Write how a call ended; it is on the disk when this returns, unless the tool is idempotent."""
-        if self._questions is not None:
-            self._questions.end(_key(finished.intent))
+        self._questions.end(_key(finished.intent))
         counted = self._started.pop(_key(finished.intent), None) or self._count(finished.intent)
         if counted is None:
             return
@@ -198,9 +216,9 @@ class CallRecorder:
         else:
             await self._log.write(event, sync=True)
 
-    def _count(self, intent: CallIntent) -> tuple[StepNumber, int] | None:
+    def _count(self, intent: CallIntent) -> tuple[LoggedStep, int] | None:
         """Count a call of a step; None if it belongs to another run."""
-        step = intent.origin if isinstance(intent.origin, StepNumber) else self._outside
+        step = intent.origin if isinstance(intent.origin, LoggedStep) else self._outside
         if step.log is not self._log:
             return None
         step.calls += 1

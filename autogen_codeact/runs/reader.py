@@ -15,7 +15,7 @@ from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.chain import Chain
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
-from autogen_codeact.runs.folder import FILES, Line, MemoryLimit, RunFolder, TooLargeError, restore_large
+from autogen_codeact.runs.folder import FILES, Line, MemoryLimit, RunFolder, json_cost
 from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.writer import MAX_LINE
@@ -35,7 +35,6 @@ class Gap:
     lines: int = 1
     cut_off: bool = False
     type: Literal["gap"] = "gap"
-    too_large: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,42 +101,32 @@ class Run:
             RunFolderError: The log can't be read.
             RunVersionError: A newer version of this package has written to it.
         """
-        gap: Gap | None = None
         for read in LogReader(self.folder, chain).read():
-            if isinstance(read, Gap):
-                gap = read if gap is None else replace(gap, lines=gap.lines + read.lines, cut_off=read.cut_off)
-                continue
-            if gap is not None:
-                yield gap
-            gap = None
-            self._check_version(read)
+            if isinstance(read, RawEvent):
+                self._check_version(read)
             yield read
-        if gap is not None:
-            yield gap
 
-    def parse(self, raw: RawEvent, budget: MemoryLimit | None = None, *, whole: bool = False) -> RunEvent | Gap:
-        """Return a raw event as what it is, with the values that were moved into files.
+    def parse(self, raw: RawEvent, budget: MemoryLimit | None = None) -> RunEvent | Gap:
+        """Return a raw event as what it is.
 
         Args:
             raw: The event.
-            budget: The memory that its values may take that are in files. Default: 24 MiB.
-            whole: Whether texts that would take more make it a `Gap`. Default: a note takes their place.
+            budget: The memory that it may take if it is in a file. Default: 24 MiB.
 
         Returns:
-            The event; a `Gap` if its fields are wrong, or if its files are missing or changed.
+            The event; a `Gap` if its fields are wrong, or if its file is missing, changed or too large.
         """
         if raw.name not in KNOWN:
             return Gap(raw.line, _short(f"this version does not know events of type {raw.name}"))
         data = dict(raw.data)
         try:
             if stored := data.pop("stored", None):
-                files = {str(at): StoredFile.model_validate(file) for at, file in stored.items()}
-                restore_large(data, files, self._read_value, budget, shorten=not whole)
+                data = self._whole(StoredFile.model_validate(stored), budget or MemoryLimit()) | data
             return parse_event(data)
         except ValidationError as error:
             return Gap(raw.line, _short(f"this is not an event of type {raw.name}: {first_problem(error)}"))
-        except (RunFileError, ValueError, AttributeError, TypeError, RecursionError) as error:
-            return Gap(raw.line, _short(str(error)), too_large=isinstance(error, TooLargeError))
+        except (RunFileError, ValueError, TypeError, RecursionError) as error:
+            return Gap(raw.line, _short(str(error)))
 
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file of the run.
@@ -182,10 +171,12 @@ class Run:
 
         return read
 
-    def _read_value(self, file: StoredFile) -> bytes:
-        if file.sha256 is None and file.format == "text":
-            return f"[left out: {file.note}]".encode()
-        return self.read_file(file)
+    def _whole(self, file: StoredFile, budget: MemoryLimit) -> dict[str, Any]:
+        """Return the fields of an event that is in a file."""
+        content = self.reading(MemoryLimit(budget.left))(file)
+        budget.take(json_cost(content, budget.left), f"{FILES}/{file.sha256}")
+        fields: dict[str, Any] = json.loads(content)
+        return fields
 
     def _first(self) -> RunStarted:
         raw = next(self.raw_events(), None)
@@ -221,7 +212,20 @@ class LogReader:
         self._gapped = False
 
     def read(self, limit: int | None = None, *, follow: bool = False) -> Iterator[RawEvent | Gap]:
-        """Yield the events that follow, and a gap for each line that is none."""
+        """Yield the events that follow, and a gap for the lines between them that are none."""
+        gap: Gap | None = None
+        for read in self._lines(limit, follow=follow):
+            if isinstance(read, Gap):
+                gap = read if gap is None else replace(gap, lines=gap.lines + read.lines, cut_off=read.cut_off)
+                continue
+            if gap is not None:
+                yield gap
+            gap = None
+            yield read
+        if gap is not None:
+            yield gap
+
+    def _lines(self, limit: int | None, *, follow: bool) -> Iterator[RawEvent | Gap]:
         begin = self._last.end if self._last is not None else 0
         self.at_end = self.cut_off = False
         for line in self._folder.lines(MAX_LINE, self._chain, after=self._last):

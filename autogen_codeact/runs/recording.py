@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
 from functools import partial
@@ -18,8 +19,8 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.runs.agents import Dumped, describe_agents, dump, process_info, remove_secrets, secrets_of
-from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
-from autogen_codeact.runs.messages import KnownMessages, Message, dump_message
+from autogen_codeact.runs.events import Boundary, ChunkLogged, MessageLogged, RunFinished, RunStarted
+from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.questions import CallRecorder, Questions
 from autogen_codeact.runs.recording_parts import recording_parts
 from autogen_codeact.runs.redaction import Redaction
@@ -65,7 +66,7 @@ async def recorded(
         messages = task_messages(task)
         log.put(run_started(agent_or_team, messages, dumped))
         questions = Questions(log)
-        with recording(agent_or_team, log, RunHistory(questions=questions)):
+        with recording(agent_or_team, log, RunHistory(questions)):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
             await log.write(await boundary("start", agent_or_team), sync=True)
             stream = agent_or_team.run_stream(
@@ -124,9 +125,8 @@ async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
 
 
 @contextmanager
-def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory | None = None) -> Iterator[None]:
+def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, history: RunHistory) -> Iterator[None]:
     """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries."""
-    history = history or RunHistory()
     recorder = CallRecorder(log, history.questions)
     with ExitStack() as attached:
         attached.enter_context(recording_parts(agent_or_team, log, history))
@@ -161,11 +161,14 @@ def _boundaries(team: Any, log: LogWriter, *, known: bool) -> Iterator[None]:
 async def logged(
     stream: AsyncIterator[Message | TaskResult],
     log: LogWriter,
-    known: KnownMessages | None = None,
+    known: Counter[str] | None = None,
     finish: Finish | None = None,
     questions: Questions | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
-    """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already."""
+    """Write what a stream yields into the log, and finally how it ended; yield what was not in the log already.
+
+    `known` says how many messages of each source the log has: a source says the same things in the same order again.
+    """
     began, outcome, more = time.monotonic(), "completed", dict[str, Any]()
     result: TaskResult | None = None
     try:
@@ -174,7 +177,9 @@ async def logged(
                 result, more = item, {"stop_reason": item.stop_reason}
             else:
                 event = _as_event(item)
-                if known and isinstance(event, MessageLogged) and known.take(log.redaction.value(event.message)):
+                source = str(event.message.get("source"))
+                if known and isinstance(event, MessageLogged) and known[source]:
+                    known[source] -= 1
                     continue
                 log.put(event)
                 await log.keep_up()
@@ -203,7 +208,7 @@ async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
     await log.write(RunFinished(outcome=outcome, **others), sync=True)
 
 
-def _as_event(item: Message) -> Event:
+def _as_event(item: Message) -> MessageLogged | ChunkLogged:
     try:
         message, content_type = dump_message(item)
     except Exception as error:  # noqa: BLE001 - of a message type of the caller's own

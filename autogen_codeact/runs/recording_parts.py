@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, contextmanager, nullcontext
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -26,12 +26,12 @@ from autogen_codeact.executors.capabilities import capabilities_of
 from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, ModelCallFinished, ModelCallStarted
+from autogen_codeact.runs.questions import LoggedStep
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import CallRecord, error_info
 from autogen_codeact.runs.steps import (
     AgentSteps,
     JournalLog,
-    LoggedStep,
     ModelAnswer,
     RunHistory,
     ToolAnswer,
@@ -68,10 +68,10 @@ class RecordedClient(ModelMiddleware):
         if (recorded := self._steps.answer(request)) is not None:
             yield await self._replay(recorded)
             return
-        if (note := await self._steps.go_live()) is not None:
+        note, self._steps.note = self._steps.note, None
+        if note is not None:
             call = replace(call, messages=[*call.messages, await self._add_note(note)])
-        questions = self._steps.questions
-        with questions.busy(object()) if questions is not None else nullcontext():
+        with self._steps.questions.busy(object()):
             async with aclosing(self._live(call, request, note)) as items:
                 async for item in items:
                     yield item
@@ -87,8 +87,6 @@ class RecordedClient(ModelMiddleware):
         except Exception as error:
             self._finish(number, began, error=error)
             raise
-        finally:
-            self._steps.call_ended(number, answered=False)
 
     async def _replay(self, recorded: ModelAnswer) -> CreateResult:
         """Return the recorded answer, or raise the recorded error."""
@@ -110,7 +108,8 @@ class RecordedClient(ModelMiddleware):
         sent = [message.model_dump_json() for message in call.messages]
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._sent, sent, strict=False)))
         self._sent, new_ones = sent, sent[shared:]
-        number = self._steps.new_call()
+        self._steps.history.calls += 1
+        number = self._steps.history.calls
         names = [tool["name"] if isinstance(tool, dict) else tool.name for tool in call.options.get("tools", ())]
         await self._steps.log.write(
             lambda _: ModelCallStarted(
@@ -129,7 +128,6 @@ class RecordedClient(ModelMiddleware):
     def _finish(
         self, number: int, began: float, result: CreateResult | None = None, error: Exception | None = None
     ) -> None:
-        self._steps.call_ended(number, answered=True)
         seconds = time.monotonic() - began
         self._steps.log.put(
             lambda _: ModelCallFinished(
@@ -188,7 +186,8 @@ class RecordedWorkbench(StaticStreamWorkbench):
         if (recorded := self._steps.tool_answer(name, values)) is not None:
             yield _result_of(recorded)
             return
-        number, began = await self._steps.new_tool_call(), time.monotonic()
+        self._steps.history.tool_calls += 1
+        number, began = self._steps.history.tool_calls, time.monotonic()
         agent, log = self._steps.agent, self._steps.log
         await log.write(HostCallStarted(agent=agent, block=0, call=number, name=name, arguments=values), sync=True)
         record = CallRecord(name=name, arguments=values, outcome="cancelled")
@@ -241,17 +240,15 @@ class RecordedExecutor(CodeExecutor):
             if error is not None:
                 raise error
             return result
-        async with self._steps.step(cancellation_token) as step:
-            await step.begin(code_blocks)
-            with step.failure_logged():
-                result = await self._run(code_blocks, step)
-            step.end(RunEnded(result), None)
-        return result
 
-    async def _run(self, blocks: list[CodeBlock], step: LoggedStep) -> CodeResult:
-        if (tools := capabilities_of(self._executor).sandbox) is None:
-            return await self._executor.execute_code_blocks(blocks, step.token)
-        return await run_cancellable(tools.run_blocks(blocks, RunContext(origin=step)), step.token)
+        async def execute(step: LoggedStep) -> RunEnded:
+            if (tools := capabilities_of(self._executor).sandbox) is None:
+                return RunEnded(await self._executor.execute_code_blocks(code_blocks, step.token))
+            running = tools.run_blocks(code_blocks, RunContext(origin=step))
+            return RunEnded(await run_cancellable(running, step.token))
+
+        ended = await self._steps.run(code_blocks, cancellation_token, None, execute, lambda: None)
+        return ended.result
 
     start = forwarded("_executor", "start")
     stop = forwarded("_executor", "stop")

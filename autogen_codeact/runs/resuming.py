@@ -214,7 +214,6 @@ async def resumed(
             set_approval(target, approval_func)
         log, history = await extend_log(plan, target, token, on_rebuild=on_rebuild, rebuild=rebuild)
         try:
-            history.questions = Questions(log, plan.questions)
             with recording(target, log, history):
                 stream = continued_stream(plan, target, token)
                 async with aclosing(logged(stream, log, plan.messages, questions=history.questions)) as items:
@@ -246,7 +245,8 @@ async def extend_log(
         chain=plan.chain,
     )
     try:
-        history = RunHistory(plan.histories, at_turn=plan.boundary.at == "turn")
+        questions = Questions(log, plan.questions, can_wait=not plan.started.conversation)
+        history = RunHistory(questions, plan.histories, at_turn=plan.boundary.at == "turn")
         for name, _ in agent_keys(target):
             history.agents.setdefault(name, AgentHistory())
         # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.

@@ -18,7 +18,7 @@ Content = dict[str, Any]
 """What a step has, as JSON values; text is as it was written.
 
 text, thought, notes, error, usage; answer and request: the model's, whole; reset; target (handoff);
-retry (decision); stop_reason (end); lines (gap); said: the message with a block's output
+retry (decision); stop_reason (end); said: the message with a block's output
 code: [{code, language}]; exit_code, output, value, truncated, displays, calls, connections,
 files: with the earlier copy of each as `before`
 """

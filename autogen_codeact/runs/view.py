@@ -27,8 +27,8 @@ from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.runs.summary import RunTotals, task_text, usage_of
 from autogen_codeact.runs.text import json_text, seconds, step_title, words, words_beside_code
 
-MAX_EVENT = 6 * 1024 * 1024
-"""Bytes of memory that the large values of an event may take; longer texts are named only."""
+MAX_SHOWN = 8 * 1024 * 1024
+"""Bytes of memory that an event may take."""
 MAX_HELD = 64 * 1024 * 1024
 """Bytes of memory that the steps of a run take, compressed; the others are left out."""
 _LINE_BYTES, _STEP_BYTES, _FILE_BYTES = 100, 1_500, 300
@@ -170,7 +170,7 @@ class RunView:
         if self._is_full:
             return
         self.totals.add(line, self.run)
-        event = self.run.parse(line, MemoryLimit(MAX_EVENT)) if isinstance(line, RawEvent) else line
+        event = self.run.parse(line, MemoryLimit(MAX_SHOWN)) if isinstance(line, RawEvent) else line
         try:
             self._take(event, line)
         except _MALFORMED:
@@ -181,7 +181,7 @@ class RunView:
             self._pack(self._open.pop(next(iter(self._open))))
         if self._held > MAX_HELD:
             self._is_full = True
-            self._gap(Gap(0, f"the run has more than {len(self.steps):,} steps; the others are not shown", lines=0))
+            self._gap(Gap(0, f"the run has more than {len(self.steps):,} steps; the others are not shown"))
 
     # Steps
 
@@ -219,13 +219,8 @@ class RunView:
         self._held += len(step.packed)
 
     def _gap(self, gap: Gap) -> None:
-        last = self.steps[-1] if self.steps else None
-        before = self._unpacked(last).get("lines", 0) if last is not None and last.kind == "gap" else 0
-        if last is not None and before and gap.lines:
-            lines = before + gap.lines
-            self._change(last, lines=lines, notes=[f"{lines:,} lines"])
-        else:
-            self._new("gap", None, gap, text=gap.reason, lines=gap.lines)
+        notes = [f"{gap.lines:,} lines"] if gap.lines > 1 else []
+        self._new("gap", None, gap, text=gap.reason, notes=notes)
 
     def _agent(self, key: str) -> _Agent:
         if key not in self._agents:
@@ -274,8 +269,8 @@ class RunView:
 
     def _take_of_agent(self, event: events.RunEvent) -> None:
         match event:
-            case events.ValueLogged(kind="rebuild"):
-                self._new("event", event.agent, event, text=f"The session was rebuilt: {json_text(event.value)}")
+            case events.SessionRebuilt():
+                self._new("event", event.agent, event, text=f"The session was rebuilt: {json_text(event.outcome)}")
             case events.QuestionAsked():
                 what = f"call {event.tool}" if event.tool else "run its code"
                 self._new("event", event.agent, event, text=f"Asked whether it may {what}.")

@@ -18,7 +18,7 @@ from typing import Self
 from autogen_codeact.runs.atomic_file import sync_directory
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunFolderError
-from autogen_codeact.runs.event_json import EventWriter, fields_of
+from autogen_codeact.runs.event_json import event_line
 from autogen_codeact.runs.events import Event, LogStopped
 from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.redaction import Redaction
@@ -33,9 +33,8 @@ RESERVE_BYTES = 64 * 1024
 DEADLINE_S = 20.0  # seconds to wait for the disk, after which the run goes on without a log
 LOCK_S = 0.2  # seconds to wait for those who only look whether a log is being written
 MAX_WAITING = 500  # events that wait to be written before `put` makes the run wait, too
-BATCH = 200
 MAX_LINE = 1024 * 1024
-"""No line is longer: an event has few fields, and each of more than `LARGE_LINE` is moved into a file."""
+"""No line is longer: an event of more than `LARGE_LINE` is in a file."""
 
 MakeEvent = Callable[[FileStore], Event]
 """Makes an event in the thread that writes, from what takes long to serialize."""
@@ -65,7 +64,6 @@ class LogWriter:
         self._descriptor = -1
         self._release: Callable[[], None] = lambda: None
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
-        self._count = 0
         self._thread: threading.Thread | None = None
         self._ended = False
 
@@ -163,18 +161,16 @@ class LogWriter:
     def put(self, event: Event | MakeEvent, *, sync: bool = False) -> None:
         """Append an event, without waiting for it."""
         if self._is_open:
-            self._count += 1
             self._waiting.put(_Item(event, sync))
 
     async def write(self, event: Event | MakeEvent, *, sync: bool = False) -> None:
         """Append an event, and wait until it is written, or until the log has ended."""
         if self._is_open:
-            self._count += 1
             await self._written(event, sync=sync)
 
     async def keep_up(self) -> None:
         """Wait for the disk if many events are waiting to be written."""
-        if self._count > MAX_WAITING and self._is_open:
+        if self._waiting.qsize() > MAX_WAITING and self._is_open:
             await self._written(None, sync=False)
 
     async def flush(self) -> None:
@@ -214,25 +210,17 @@ class LogWriter:
     # In the thread
 
     def _work(self) -> None:
-        ended = False
-        while not ended:
-            batch = [self._waiting.get()]
-            while len(batch) < BATCH and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            ended = batch[-1] is None
-            items = [item for item in batch if item is not None]
+        while (item := self._waiting.get()) is not None:
             try:
                 if self.stopped is None:
-                    self._write(items)
+                    self._write(item)
             except Exception as error:
                 if not isinstance(error, OSError):
                     logger.exception("an event could not be written")
                 self._stop(_reason(error))
             if self.stopped is not None:
                 self._write_stopped()
-            for item in items:
-                self._count -= item.event is not None
-                item.resolve()
+            item.resolve()
         with suppress(OSError):
             (self.folder / RESERVE).unlink(missing_ok=True)
         self._close_file()
@@ -243,11 +231,10 @@ class LogWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _write(self, items: list[_Item]) -> None:
-        lines = [self._line(item.event) for item in items if item.event is not None]
-        if lines:
-            self._append(b"".join(lines))
-        if any(item.sync for item in items):
+    def _write(self, item: _Item) -> None:
+        if item.event is not None:
+            self._append(self._line(item.event))
+        if item.sync:
             os.fdatasync(self._descriptor)
 
     def _append(self, data: bytes) -> None:
@@ -262,7 +249,7 @@ class LogWriter:
             event = event(self.files)
         self._seq += 1
         event.seq = self._seq
-        line = EventWriter(self.files, self.redaction.content).line(fields_of(event))
+        line = event_line(event, self.files, self.redaction.content)
         return (self._chain.signed(line) if self._chain is not None else line) + b"\n"
 
     def _write_stopped(self) -> None:

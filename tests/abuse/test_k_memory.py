@@ -19,7 +19,7 @@ Line = dict[str, Any]
 Change = Callable[[Path, list[Line]], list[Line]]
 
 
-def store(folder: Path, data: bytes, form: str = "text") -> Line:
+def store(folder: Path, data: bytes, form: str = "json") -> Line:
     """Put a file into the folder of a run; return what a log says of it."""
     (folder / "files").mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(data).hexdigest()
@@ -27,56 +27,60 @@ def store(folder: Path, data: bytes, form: str = "text") -> Line:
     return {"sha256": name, "size": len(data), "format": form}
 
 
-def many_pointers(data: bytes, number: int) -> Change:
+def moved(folder: Path, line: Line, place: str, value: bytes) -> None:
+    """Put an event with this JSON for a string of it into a file."""
+    mark = json.dumps("THE VALUE").encode()
+    data = json.dumps(line).encode()
+    assert data.count(mark) == 1, place
+    line["stored"] = store(folder, data.replace(mark, value))
+    for name in set(line) - {"schema_version", "seq", "time", "monotonic", "type", "agent", "number", "stored"}:
+        del line[name]
+
+
+def values(part: bytes, number: int) -> Change:
+    """JSON of one form, as part of messages, as a state, and as what a tool has returned."""
+    value = b'{"a":[' + b",".join([part] * number) + b"]}"
+
     def change(folder: Path, log: list[Line]) -> list[Line]:
-        file = store(folder, data)
         for line in log:
             if line["type"] == "message":
-                line["message"]["metadata"] = dict.fromkeys(map(str, range(number)))
-                line["stored"] = {f"/message/metadata/{each}": file for each in range(number)}
+                line["message"]["metadata"] = "THE VALUE"
+            elif line["type"] == "boundary":
+                line["state"] = "THE VALUE"
+            elif line["type"] == "block_finished":
+                call = {"name": "f", "arguments": {}, "outcome": "ok", "result": "THE VALUE"}
+                line["result"]["tool_calls"] = [call]
+            else:
+                continue
+            moved(folder, line, line["type"], value)
+        return log[:-1]
+
+    return change
+
+
+def texts(text: str) -> Change:
+    value = json.dumps(text, ensure_ascii=False).encode()
+
+    def change(folder: Path, log: list[Line]) -> list[Line]:
+        for line in log:
+            if line["type"] == "block_finished":
+                line["result"]["output"] = "THE VALUE"
+            elif line["type"] == "message" and "result" in line["message"]:
+                line["message"]["result"]["output"] = "THE VALUE"
+            elif line["type"] == "message":
+                line["message"]["content"] = "THE VALUE"
+            else:
+                continue
+            moved(folder, line, line["type"], value)
         return log
 
     return change
 
 
 def large_task(folder: Path, log: list[Line]) -> list[Line]:
-    file = store(folder, b"x" * 23 * MB)
-    log[0]["task"] = [{"type": "TextMessage", "content": None, "source": "user"} for _ in range(30)]
-    log[0]["stored"] = {f"/task/{number}/content": file for number in range(30)}
+    log[0]["task"] = "THE VALUE"
+    moved(folder, log[0], "task", json.dumps([{"content": "x" * MB}] * 23).encode())
     return log
-
-
-def values(part: bytes, number: int) -> Change:
-    """JSON of one form, as part of messages, as a state, and as what a tool has returned."""
-
-    def change(folder: Path, log: list[Line]) -> list[Line]:
-        file = store(folder, b'{"a":[' + b",".join([part] * number) + b"]}", "json")
-        for line in log:
-            if line["type"] == "message":
-                line["message"]["metadata"], line["stored"] = None, {"/message/metadata": file}
-            elif line["type"] == "boundary":
-                line["state"], line["stored"] = None, {"/state": file}
-            elif line["type"] == "block_finished":
-                line["result"]["tool_calls"] = [{"name": "f", "arguments": {}, "outcome": "ok", "result": None}]
-                line["stored"] = {"/result/tool_calls/0/result": file}
-        return log[:-1]
-
-    return change
-
-
-def texts(data: bytes) -> Change:
-    def change(folder: Path, log: list[Line]) -> list[Line]:
-        file = store(folder, data)
-        for line in log:
-            if line["type"] == "block_finished":
-                line["result"]["output"], line["stored"] = None, {"/result/output": file}
-            elif line["type"] == "message" and "result" in line["message"]:
-                line["message"]["result"]["output"], line["stored"] = None, {"/message/result/output": file}
-            elif line["type"] == "message":
-                line["message"]["content"], line["stored"] = None, {"/message/content": file}
-        return log
-
-    return change
 
 
 def displays(size: int, number: int) -> Change:
@@ -92,9 +96,9 @@ def displays(size: int, number: int) -> Change:
 
 
 def states(folder: Path, log: list[Line]) -> list[Line]:
-    file = store(folder, b'{"a":"' + b"z" * 20 * MB + b'"}', "json")
     log[0]["conversation"] = True
-    boundary = {**log[-2], "at": "message", "state": None, "stored": {"/state": file}}
+    boundary = {**log[-2], "at": "message", "state": "THE VALUE"}
+    moved(folder, boundary, "state", b'{"a":"' + b"z" * 20 * MB + b'"}')
     return [log[0], *({**boundary} for _ in range(20))]
 
 
@@ -113,15 +117,15 @@ def repeated(kind: str, number: int) -> Change:
 
 
 CASES: dict[str, Change] = {
-    "30 pointers to one file of 60 MB": many_pointers(b"x" * 60 * MB, 30),
-    "30 pointers in the first line": large_task,
+    "texts of 60 MB": texts("x" * 60 * MB),
+    "a task of 23 MB": large_task,
     "20 MB of lists": values(b"[]", 20 * MB // 3),
     "20 MB of objects": values(b'{"a":1}', 20 * MB // 8),
     "lists as many as are read": values(b"[]", MAX_EVENT // 160),
-    "a text as long as is read": texts(b"y" * 23 * MB),
-    "a wide text": texts(b"y" * 5 * MB + "\U0001f600".encode()),
-    "control characters and lines": texts(b"\x01\n" * MB),
-    "markdown": texts(b"* a\n" * 16_000),
+    "a text as long as is read": texts("y" * 23 * MB),
+    "a wide text": texts("y" * 5 * MB + "\U0001f600"),
+    "control characters and lines": texts("\x01\n" * MB),
+    "markdown": texts("* a\n" * 16_000),
     "displays as large as are read": displays(20 * MB, 1),
     "500 displays of one file": displays(20 * MB, 500),
     "20 states of a conversation": states,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from autogen_codeact.batch import Task
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.folder import BatchFolder, run_name
+from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.results import Row
-from autogen_codeact.batch.running import BatchEvent, Notice
 from autogen_codeact.runs.writer import LogWriter
 from tests import processes
 from tests.batch.support import MakeAgent, double, lines, rows_of
@@ -33,8 +33,7 @@ async def test_run_log_that_a_full_disk_ends_is_named_in_the_row(
     monkeypatch.setattr(LogWriter, "_append", append_some)
     events: list[BatchEvent] = []
     (row,) = await rows_of(make, [double(1)], tmp_path, on_event=events.append)
-    assert (row.outcome, row.answer, row.steps, row.model_calls) == ("completed", "2", 2, 2)
-    assert (row.prompt_tokens, row.completion_tokens) == (14, 6)
+    assert (row.outcome, row.answer) == ("completed", "2")
     assert row.log_problem == "it could not be written"
     assert [event.text for event in events if isinstance(event, Notice)] == [
         "the run log of task 'double/1' is incomplete: it could not be written"
@@ -137,12 +136,16 @@ def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> Non
     folder.close()
     results = tmp_path / "results.jsonl"
     first, second = results.read_bytes().splitlines(keepends=True)
-    results.write_bytes(first[:20] + b"\n" + second + second[: len(second) // 2])
+    wrong = first.replace(b'"prompt_tokens":1', b'"prompt_tokens":"x"')
+    results.write_bytes(first[:20] + b"\n" + wrong + b"[1]\n" + second + second[: len(second) // 2])
 
     again = BatchFolder.open(tmp_path, {})
     assert [again.is_done(task(name), 1) for name in "ab"] == [False, True]
+    assert again.notices == ["3 damaged lines of results.jsonl left out: those tasks are run again"]
     again.close()
     assert results.read_bytes() == second
+    modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each.is_file()}
+    assert modes == dict.fromkeys(["batch.json", "lock", "results.jsonl"], 0o600)
 
 
 @pytest.mark.parametrize("repeat", [1, 2])
@@ -173,33 +176,6 @@ def test_changed_task_whose_run_was_killed_is_not_done(tmp_path: Path, repeat: i
     folder.compare([new], 2)
     assert (folder.is_done(new, repeat), numbers(folder)) == (True, (1, 0, 1))
     folder.close()
-
-
-def test_line_with_wrong_types_is_left_out(tmp_path_factory: pytest.TempPathFactory) -> None:
-    for line in [
-        '{"id":"b","repeat":1,"outcome":"completed","prompt_tokens":"x","completion_tokens":1}',
-        '{"id":"b","repeat":"x","outcome":"completed","prompt_tokens":1,"completion_tokens":1}',
-        '{"id":"b","repeat":1,"outcome":["failed"],"prompt_tokens":1,"completion_tokens":1}',
-        '{"id":["b"],"repeat":1,"outcome":"completed","prompt_tokens":1,"completion_tokens":1}',
-        "[1]",
-    ]:
-        with case(line):
-            tmp_path = tmp_path_factory.mktemp("case")
-            folder = BatchFolder.open(tmp_path, {})
-            folder.add(row("a"))
-            folder.close()
-            with open(tmp_path / "results.jsonl", "a") as results:
-                results.write(line + "\n")
-            folder = BatchFolder.open(tmp_path, {})
-            assert (folder.is_done(task("a"), 1), folder.is_done(task("b"), 1), folder.results.counts["rows"]) == (
-                True,
-                False,
-                1,
-            )
-            assert folder.notices == ["1 damaged line of results.jsonl left out: those tasks are run again"]
-            folder.close()
-            modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir() if each.is_file()}
-            assert modes == dict.fromkeys(["batch.json", "lock", "results.jsonl"], 0o600)
 
 
 def test_manifest_with_wrong_types_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from autogen_codeact.batch import BatchBudgetError, BatchSettings, Ray, Task, run_batch
 from autogen_codeact.batch.errors import BatchBackendError
+from autogen_codeact.batch.progress import AttemptFailed
 from autogen_codeact.batch.results import Row
-from autogen_codeact.batch.running import AttemptFailed
 from autogen_codeact.runs import load_run, summarize
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.leftovers import OWNER
@@ -184,14 +184,8 @@ OTHER_VERSION = "import autogen_codeact; autogen_codeact.__version__ = '9.9'"
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
-        (
-            WITHOUT_BATCHES,
-            r".*No module named 'autogen_codeact\.batch'.*",
-        ),
-        (
-            OTHER_VERSION,
-            r"node \S+: it has version 9\.9 of autogen-codeact, and the driver has 0\.2\.0",
-        ),
+        (WITHOUT_BATCHES, r".*No module named 'autogen_codeact\.batch'.*"),
+        (OTHER_VERSION, r"node \S+: it has version 9\.9 of autogen-codeact, and the driver has 0\.2\.0"),
     ],
 )
 async def test_another_version_on_a_node_is_named(cluster: Cluster, tmp_path: Path, program: str, reason: str) -> None:

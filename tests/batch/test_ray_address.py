@@ -36,10 +36,6 @@ async def test_a_server_that_does_not_answer_is_named(
     )
 
 
-async def test_a_closed_port_is_named(silent: str, tmp_path: Path) -> None:
-    assert (await error_of("127.0.0.1:1", tmp_path)).startswith("There is no Ray cluster at 127.0.0.1:1: [Errno 111]")
-
-
 async def test_a_wrong_address_is_explained(tmp_path: Path) -> None:
     for address in ("somewhere", "a:99999", "ray://a:1"):
         assert await error_of(address, tmp_path) == (

@@ -15,6 +15,7 @@ from autogen_codeact.batch import BatchSettings, Task
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, Worker
 from autogen_codeact.batch.errors import AttemptError
 from autogen_codeact.batch.ray import Piece, RemoteAttempt
+from autogen_codeact.batch.results import Row
 from autogen_codeact.batch.settings import LocalGate
 from tests.agents.support import scripted
 
@@ -81,6 +82,7 @@ async def test_data_that_the_node_does_not_have_is_named(context: Any, tmp_path:
 
 
 async def test_errors_of_attempts_can_be_sent() -> None:
-    error = AttemptError("SandboxDied", "gone", retryable=True, usage={"steps": 1}, node="node", retry_after=2.0)
+    row = Row(id="a", outcome="failed", error_class="SandboxDied", error="gone", steps=1)
+    error = AttemptError(row, retryable=True, retry_after=2.0)
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), vars(copy)) == ("SandboxDied: gone", vars(error))

@@ -82,13 +82,6 @@ def test_bad_row_is_named_and_the_next_one_is_read(tmp_path: Path, row: str | by
     assert good == Task(id="good", task="do it")
 
 
-def test_second_task_with_the_same_id_is_a_bad_one(tmp_path: Path) -> None:
-    assert read_summaries(lines(tmp_path, b"\xef\xbb\xbf" + GOOD.encode(), "", GOOD)) == [
-        "good",
-        "tasks.jsonl:3: another task has its id 'good'",
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [
@@ -104,11 +97,6 @@ def test_second_task_with_the_same_id_is_a_bad_one(tmp_path: Path) -> None:
 def test_file_that_is_unusable_as_a_whole_is_an_error(tmp_path: Path, name: str, content: bytes, error: str) -> None:
     with pytest.raises(BatchTasksError, match=error):
         read_tasks(lines(tmp_path, content, name=name))
-
-
-def test_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BatchTasksError, match="no such file"):
-        read_tasks(tmp_path / "none.jsonl")
 
 
 def test_csv_has_json_in_the_columns_of_lists_and_objects(tmp_path: Path) -> None:
@@ -132,12 +120,7 @@ def test_csv_has_json_in_the_columns_of_lists_and_objects(tmp_path: Path) -> Non
             metadata={"level": ""},
         ),
         Task(
-            id="2",
-            task='a 5" pipe',
-            data=[file],
-            check=Check(kind="regex"),
-            expected="x+",
-            metadata={"level": "easy"},
+            id="2", task='a 5" pipe', data=[file], check=Check(kind="regex"), expected="x+", metadata={"level": "easy"}
         ),
     ]
 

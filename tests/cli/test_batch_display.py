@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pytest
 
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice
 from autogen_codeact.batch.results import Row
-from autogen_codeact.batch.running import AttemptFailed, BatchCounts, Notice
 from autogen_codeact.cli import batch_display, progress
 from autogen_codeact.cli.batch_display import MAX_FAILURES, BatchDisplay, describe_progress
 from tests.cli.support import wait_until

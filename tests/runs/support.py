@@ -12,21 +12,20 @@ from autogen_agentchat.base import Team as BaseTeam
 
 from autogen_codeact.runs import recorded
 from autogen_codeact.runs.events import RunEvent, parse_event
-from autogen_codeact.runs.folder import RunFolder, restore_large
+from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.results import StoredFile
 
 
 def events_of(folder: Path) -> list[RunEvent]:
-    """The events of a log, with the values that are in files."""
+    """The events of a log, with those that are in files."""
     data = (folder / "events.jsonl").read_bytes()
     assert data.endswith(b"\n")
-    return [_event(folder, json.loads(line)) for line in data.splitlines()]
+    return [_event(folder, line) for line in data.splitlines()]
 
 
-def _event(folder: Path, line: dict[str, Any]) -> RunEvent:
-    stored = {pointer: StoredFile.model_validate(file) for pointer, file in line["stored"].items()}
-    restore_large(line, stored, RunFolder(folder).read_file)
-    return parse_event(line)
+def _event(folder: Path, line: bytes) -> RunEvent:
+    stored = json.loads(line).get("stored")
+    return parse_event(RunFolder(folder).read_file(StoredFile(**stored)) if stored else line)
 
 
 def lines_of(folder: Path) -> list[bytes]:

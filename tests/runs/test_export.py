@@ -94,13 +94,7 @@ def test_code_that_failed_has_an_error_in_its_last_cell(tmp_path, finished, name
 
 @pytest.mark.parametrize("blocks", [3, [3], [{"code": 3}], None])
 def test_wrong_fields_of_a_message_do_not_matter(tmp_path, blocks):
-    message = {
-        "type": "CodeGenerationEvent",
-        "source": "a",
-        "content": "Hm.",
-        "code_blocks": blocks,
-        "metadata": 3,
-    }
+    message = {"type": "CodeGenerationEvent", "source": "a", "content": "Hm.", "code_blocks": blocks, "metadata": 3}
     (cell,) = cells_of(tmp_path, MessageLogged(message=message))
     assert cell["source"] == "**a**\n\nHm."
 

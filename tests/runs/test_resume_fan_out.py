@@ -8,7 +8,6 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.teams import DiGraphBuilder
 
 from autogen_codeact.runs import resume, resumed
-from autogen_codeact.runs.messages import KnownMessages
 from autogen_codeact.teams import Graph, Team
 from tests.agents.support import scripted
 
@@ -71,21 +70,6 @@ async def test_messages_of_agents_that_finish_in_another_order_are_in_the_log_on
     assert messages_of(folder) == ["Go.", "From a.", "From c.", "From b.", "From d."]
     assert isinstance(result, TaskResult)
     assert [message.to_text() for message in result.messages] == ["Go.", "From a.", "From b.", "From c.", "From d."]
-
-
-def test_message_is_known_by_its_content_or_as_the_next_one_of_its_agent():
-    known = KnownMessages(["a", "twin", "twin"])
-    for source, content in (("a", "1"), ("a", "2"), ("twin", "1"), ("user", "1")):
-        known.add({"source": source, "content": content, "id": "old"})
-    assert not known.take({"source": "b", "content": "1"})
-    assert known.take({"source": "a", "content": "2", "id": "new"})
-    assert known.take({"source": "a", "content": "changed"})
-    assert not known.take({"source": "a", "content": "1"})
-    assert not known.take({"source": "twin", "content": "2"})
-    assert known.take({"source": "twin", "content": "1"})
-    assert not known.take({"source": "user", "content": "2"})
-    assert known.take({"source": "user", "content": "1"})
-    assert not known
 
 
 async def test_a_run_whose_messages_contain_a_secret_is_continued(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ async def test_run_with_large_results_continues_or_is_refused_in_one_line(
             with pytest.raises(RunNotResumableError) as refused:
                 await resume(folder, agent=agent)
             assert re.fullmatch(
-                re.escape(f"{folder} can't be continued: its log has values that are too large in line ")
+                re.escape(f"{folder} can't be continued: its log is damaged in line ")
                 + r"\d+ \(files/[0-9a-f]{64} would take too much memory: [\d,]+ bytes are left for it\)\.",
                 str(refused.value),
             )

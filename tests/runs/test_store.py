@@ -69,10 +69,7 @@ def test_a_run_is_found_by_path_by_name_and_as_the_last(folder, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     for text, words in (
         ("last", f"There is no last run: {folder} has none. `codeact run` keeps its run there."),
-        (
-            "plot",
-            f"There is no run plot, neither here nor in {folder}. `codeact runs` lists those that are kept.",
-        ),
+        ("plot", f"There is no run plot, neither here nor in {folder}. `codeact runs` lists those that are kept."),
     ):
         with pytest.raises(RunFolderError) as raised:
             find_run(text)

@@ -37,7 +37,7 @@ async def test_events_of_an_agent_with_tools(session, tmp_path):
     agent = CodeActAgent("actor", session, model_client=model, tools=[add])
     items = await run(agent, tmp_path / "run")
     assert types_of(tmp_path / "run") == listed(
-        "run_started, boundary start, message TextMessage, value actor, model_call_started actor 1, "
+        "run_started, boundary start, message TextMessage, model_call_started actor 1, "
         "model_call_finished actor 1, message CodeGenerationEvent, block_started actor 1, "
         "host_call_started actor 1 1, host_call_finished actor 1 1, block_finished actor 1, "
         "message CodeExecutionEvent, model_call_started actor 2, model_call_finished actor 2, "
@@ -67,7 +67,7 @@ async def test_events_of_a_team_of_two(session, tmp_path):
     assert team.on_boundary is before
     shown = types_of(tmp_path / "run")
     assert [each for each in shown if not each.startswith("message")] == listed(
-        "run_started, boundary start, boundary turn, value actor, model_call_started actor 1, "
+        "run_started, boundary start, boundary turn, model_call_started actor 1, "
         "model_call_finished actor 1, block_started actor 1, host_call_started actor 1 1, "
         "host_call_finished actor 1 1, block_finished actor 1, model_call_started actor 2, "
         "model_call_finished actor 2, boundary turn, model_call_started critic 1, model_call_finished critic 1, "

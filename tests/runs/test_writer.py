@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import threading
+from math import nan
 
 import pytest
 from autogen_core.code_executor import CodeResult
@@ -12,22 +13,15 @@ from pydantic import SecretStr
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError
-from autogen_codeact.runs.events import (
-    BlockFinished,
-    HostCallFinished,
-    LogStopped,
-    MessageLogged,
-    RunFinished,
-    parse_event,
-)
-from autogen_codeact.runs.folder import FileStore, RunFolder, restore_large
+from autogen_codeact.runs.events import BlockFinished, HostCallFinished, LogStopped, MessageLogged, RunFinished
+from autogen_codeact.runs.folder import FileStore, RunFolder
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogLocked, LogWriter
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Artifact, ErrorInfo, NetworkConnection, ToolCall
 from codeact_sandbox.types.tool import ToolImage
-from tests.runs.logs import text
+from tests.runs.logs import started, text
 from tests.runs.support import events_of
 
 
@@ -69,21 +63,17 @@ async def test_one_process_at_a_time_writes_a_log(tmp_path):
     assert [event.seq for event in events_of(writer.folder)] == [1, 2]
 
 
-async def test_large_values_are_moved_into_files_and_come_back(tmp_path):
-    long = "x" * 100_000
-    parts = {f"part {number}/~": "y" * 1000 for number in range(100)}
+async def test_large_event_is_a_file_and_comes_back(tmp_path):
+    message = {"content": "x" * 100_000, "parts": {f"part {number}/~": number for number in range(100)}, "nan": nan}
     writer = await LogWriter.create(tmp_path / "run", Redaction())
-    await writer.write(MessageLogged(message={"content": long, "parts": parts, "nan": float("nan")}))
+    writer.put(started())
+    await writer.write(MessageLogged(message=message))
     await writer.close()
-    (line,) = lines_of(writer.folder)
-    assert line["message"] is None
-    assert len((writer.folder / "events.jsonl").read_bytes()) < 2000
-    assert set(line["stored"]) == {"/message", "/message/content"}
-    stored = parse_event(json.dumps({**line, "message": {}}).encode()).stored
-    restore_large(line, stored, RunFolder(writer.folder).read_file)
-    assert line["message"]["content"] == long
-    assert line["message"]["parts"] == parts
-    assert line["message"]["nan"] != line["message"]["nan"]
+    _, line = lines_of(writer.folder)
+    assert set(line) == {"schema_version", "seq", "time", "monotonic", "type", "stored", "mac"}
+    _, event = events_of(writer.folder)
+    assert event.message["nan"] != event.message["nan"]
+    assert {**event.message, "nan": 0} == {**message, "nan": 0}
 
 
 async def test_results_with_images_calls_and_files_round_trip(tmp_path):
@@ -124,6 +114,7 @@ async def test_results_with_images_calls_and_files_round_trip(tmp_path):
     )
     folder = tmp_path / "run"
     writer = await LogWriter.create(folder, Redaction())
+    writer.put(started())
 
     def finished(files: FileStore) -> BlockFinished:
         record = ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
@@ -131,7 +122,7 @@ async def test_results_with_images_calls_and_files_round_trip(tmp_path):
 
     await writer.write(finished)
     await writer.close()
-    (event,) = events_of(folder)
+    _, event = events_of(folder)
 
     def read(file):
         return RunFolder(folder).read_file(file)
@@ -194,18 +185,6 @@ async def test_known_secrets_are_not_written(tmp_path, monkeypatch):
 def call_record(files, text):
     image = ToolImage("image/png", b"\xff\xfe" + text.encode())
     return CallRecord.of(ToolCall("tool", {"a": text}, "ok", text, images=(image,)), files.put)
-
-
-async def test_known_secrets_are_in_no_file_of_large_values(tmp_path):
-    writer = await LogWriter.create(tmp_path / "run", Redaction(secrets=["sk-of-the-model"]))
-    await writer.write(
-        MessageLogged(message={"long": "sk-of-the-model " * 10_000, "many": ["sk-of-the-model"] * 10_000})
-    )
-    await writer.close()
-    files = [path.read_bytes() for path in writer.folder.rglob("*") if path.is_file()]
-    assert len(files) == 3
-    assert not [data for data in files if b"sk-of" in data]
-    assert sum(data.count(b"[secret]") for data in files) == 20_000
 
 
 async def test_lone_surrogates_and_objects_are_written(tmp_path):
