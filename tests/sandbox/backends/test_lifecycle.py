@@ -20,15 +20,7 @@ from autogen_codeact.executors import (
 )
 from codeact_sandbox.backends.docker.engine import connect
 from tests.sandbox.conftest import containers
-from tests.sandbox.pool.pooled import until
 from tests.sandbox.sandboxes import block, out, run
-
-
-async def kill(client: APIClient, executor: DockerCommandLineCodeExecutor) -> None:
-    """Kill the container of an executor, and wait until that is known."""
-    running = executor.sandbox.client
-    client.kill(running.name)
-    await until(lambda: not running.alive)
 
 
 @pytest_asyncio.fixture
@@ -46,19 +38,6 @@ def client(sandbox_image: str) -> Iterator[APIClient]:
 
 
 class TestStartAndStop:
-    async def test_start_and_stop_may_be_repeated(self, executor):
-        await executor.stop()
-        for starting in (executor.start, executor.restart):
-            await starting()  # a restart starts what was stopped
-            name = executor.container_name
-            await out(executor, "x = 1")
-            await executor.start()
-            assert executor.container_name == name
-            assert await out(executor, "x") == "1\n"
-            await executor.stop()
-            await executor.stop()
-            assert containers() == set()
-
     async def test_first_block_starts_the_sandbox_once(self, executor):
         results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
         assert [result.output for result in results] == [f"{n}\n" for n in range(10)]
@@ -110,24 +89,6 @@ class TestEventLoopsAndThreads:
         asyncio.run(leave())
         assert asyncio.run(out(executor, "x")) == "1\n"
         asyncio.run(executor.stop())
-
-
-class TestFromOutside:
-    async def test_container_that_is_gone_between_blocks_is_replaced_without_an_error(self, executor, client):
-        await out(executor, "x = 1")
-        await kill(client, executor)
-        result = await run(executor, "'x' in globals()")
-        assert (result.output, result.state) == ("False\n", "lost")
-        # A start removes the dead one, too.
-        await kill(client, executor)
-        await executor.start()
-        assert await out(executor, "print(1)") == "1\n"
-        assert len(containers()) == 1
-        # Calls that run nothing report the loss as well.
-        await kill(client, executor)
-        result = await run(executor, "1", "no-such-language")
-        assert (result.outcome, result.state) == ("error", "lost")
-        assert (await run(executor, "1")).state == "kept"
 
 
 class TestMissing:

@@ -7,8 +7,9 @@ import pytest
 from codeact_sandbox import Sandbox
 from codeact_sandbox.backends.seccomp import SYSCALLS
 from tests.cases import case
-from tests.sandbox.backends.filtered import MACHINE, require, run
+from tests.sandbox.backends.filtered import MACHINE, place
 
+__all__ = ["place"]  # a fixture
 NUMERIC = ("scipy", "matplotlib", "pandas")  # the image has them, a machine may not
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list for {MACHINE}")
 
@@ -172,30 +173,11 @@ assert libc.prctl(22, 2, ctypes.byref(Program(1, allow_all)), 0, 0) == 0
 }
 
 
-@pytest.fixture(scope="module", params=["docker", "bubblewrap"])
-def place(request):
-    """Return what runs code in one of the places; a sandbox runs all of it, each in a process of its own."""
-    name = require(request)
-    if name != "docker":
-        yield lambda code: run(name, code, filtered=True)
-        return
-
-    def run_block(code):
-        result = sandbox.run(code)
-        assert result.outcome == "ok", result
-        return result.output
-
-    with Sandbox("docker", mode="process") as sandbox:
-        yield run_block
-
-
-def check(place, code):
-    assert place(f"{code}\nprint('done')\n").split()[-1:] == ["done"]
-
-
-def test_workloads_go_on_under_the_filter(place, request):
-    everything = "docker" in request.node.callspec.params.values() or all(map(find_spec, NUMERIC))
-    for name, code in WORKLOADS.items():
-        if everything or "numpy" not in name:
-            with case(name):
-                check(place, code)
+@pytest.mark.parametrize("place", ["docker", "bubblewrap"], indirect=True)
+def test_workloads_go_on_under_the_filter(place):
+    everything = place == "docker" or all(map(find_spec, NUMERIC))
+    with Sandbox(place, mode="process", timeout=50) as box:
+        for name, code in WORKLOADS.items():
+            if everything or "numpy" not in name:
+                with case(name):
+                    assert box.run(f"{code}\nprint('done')\n").check().output.endswith("done\n")

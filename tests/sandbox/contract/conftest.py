@@ -27,11 +27,7 @@ class Backend:
         return self.mode == "session"
 
     def make(self, **options: Any) -> SandboxCodeExecutor:
-        """An executor that has not been started, with a sandbox that an earlier test has used where that is possible."""
-        return self.kind(mode=self.mode, **{"timeout": 30, **options})
-
-    def make_fresh(self, **options: Any) -> SandboxCodeExecutor:
-        """An executor that has not been started, with a sandbox of its own."""
+        """An executor that has not been started."""
         return self.kind(mode=self.mode, **{"timeout": 30, **options})
 
     def require_memory_group(self) -> None:
@@ -52,10 +48,6 @@ BACKENDS = {
 }
 
 
-ON_BUBBLEWRAP = pytest.mark.parametrize(
-    "backend", ["bubblewrap-process", "bubblewrap-session"], indirect=True, scope="module"
-)
-"""For what the tests of the Docker executor show in detail, and the sandbox does in the same way in each backend."""
 EACH_ONCE = pytest.mark.parametrize("backend", ["docker-process", "bubblewrap-session"], indirect=True, scope="module")
 """For what the same code does in each backend: each backend once, and each mode once."""
 
@@ -80,8 +72,8 @@ async def make(backend: Backend) -> AsyncIterator[Make]:
     """Makes executors with options of their own, started, and stops them afterwards."""
     made: list[SandboxCodeExecutor] = []
 
-    async def start(*, fresh: bool = False, **options: Any) -> SandboxCodeExecutor:
-        executor = backend.make_fresh(**options) if fresh else backend.make(**options)
+    async def start(**options: Any) -> SandboxCodeExecutor:
+        executor = backend.make(**options)
         made.append(executor)
         await executor.start()
         return executor

@@ -4,46 +4,17 @@ import asyncio
 import threading
 
 import pytest
-from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.executors import Limits
 from codeact_sandbox.types.result import MEMORY_LINES
-from tests.cases import case
-from tests.sandbox.contract.conftest import EACH_ONCE, ON_BUBBLEWRAP
-from tests.sandbox.sandboxes import block, out, run, short_result
+from tests.sandbox.contract.conftest import EACH_ONCE
+from tests.sandbox.sandboxes import out, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AT_THE_START = {"environment": {"GIVEN": "yes"}, "preload": ["decimal"]}
 """Options of tests that share a sandbox."""
-
-
-@ON_BUBBLEWRAP
-class TestBlocks:
-    """What Docker's own tests show there in more detail, and the sandbox does in the same way in each backend."""
-
-    async def test_result_has_the_output_and_exit_code_0(self, executor):
-        result = await run(executor, "print('hello'); print('wörld')")
-        assert short_result(result) == ("ok", 0, "hello\nwörld\n")
-        assert (result.error, result.truncated, result.state) == (None, 0, "kept")
-        assert result.duration_s > 0
-
-    async def test_standard_input_is_empty(self, executor):
-        result = await run(executor, "input()")
-        assert result.error.type == "EOFError"
-
-    async def test_blocks_run_one_after_the_other_up_to_the_first_that_fails(self, executor):
-        blocks = [block("print(1)"), block("echo 2", "sh"), block("print(3); raise SystemExit(4)"), block("print(5)")]
-        result = await executor.execute_code_blocks(blocks, CancellationToken())
-        assert short_result(result) == ("error", 4, "1\n2\n3\n")
-
-
-class TestIsolation:
-    async def test_writable_folders_can_be_written(self, executor) -> None:
-        for path in ["/workspace", "/tmp", "~"]:
-            with case(path):
-                await out(executor, f"import os; open(os.path.expanduser('{path}/own'), 'w').write('x')")
 
 
 class TestLimits:
@@ -66,32 +37,10 @@ class TestLimits:
             assert await out(executor, "len(heap) >> 20, heap[0]") == "(160, 120)\n"
 
 
-@ON_BUBBLEWRAP
-class TestPersistence:
-    async def test_variables_persist_in_a_session_only(self, backend, executor):
-        await out(executor, "remembered = 1")
-        assert await out(executor, "print('remembered' in globals())") == f"{backend.session}\n"
-
-    async def test_files_persist(self, executor):
-        await out(executor, "open('kept.txt', 'w').write('x'); open('/tmp/kept.txt', 'w').write('x')")
-        assert await out(executor, "ls kept.txt /tmp/kept.txt", "sh") == "/tmp/kept.txt\nkept.txt\n"
-
-    async def test_checkpoint_needs_a_session(self, backend, executor):
-        if not backend.session:
-            with pytest.raises(ValueError, match="mode='session'"):
-                await executor.checkpoint()
-            return
-        await out(executor, "x = 1")
-        await executor.checkpoint()
-        await out(executor, "x = 2")
-        await executor.rollback()
-        assert await out(executor, "print(x)") == "1\n"
-
-
 @EACH_ONCE
 class TestLifecycle:
     async def test_restart_brings_a_new_sandbox_with_the_same_files(self, backend, make, tmp_path):
-        executor = await make(fresh=backend.session, work_dir=tmp_path)
+        executor = await make(work_dir=tmp_path)
         await out(executor, "x = 1; open('kept.txt', 'w').write('k'); open('/tmp/gone.txt', 'w').write('g')")
         await executor.restart()
         code = "import os; print('x' in globals(), os.path.exists('kept.txt'), os.path.exists('/tmp/gone.txt'))"

@@ -21,8 +21,6 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.async_sandbox import LOST
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.protocol import Hello
-from codeact_sandbox.pool import STARTS_AT_ONCE
 from codeact_sandbox.types.tool import ToolAnswer
 from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until
 from tests.sandbox.sandboxes import block, out, run
@@ -186,33 +184,6 @@ class TestLimits:
         assert 2 <= max(most) <= 5
 
     @ONE_KIND
-    async def test_starts_at_once_are_limited(self, kind: str) -> None:
-        pool = make(kind, 6)
-        starts, most = 0, 0
-        real = pool.make_client
-
-        def counted() -> RunnerClient:
-            client = real()
-            start = client.start
-
-            async def counted_start() -> Hello:
-                nonlocal starts, most
-                starts += 1
-                most = max(most, starts)
-                try:
-                    return await start()
-                finally:
-                    starts -= 1
-
-            client.start = counted_start  # type: ignore[method-assign]
-            return client
-
-        pool.make_client = counted  # type: ignore[method-assign]
-        async with pool:
-            await pool.ready()
-        assert most == STARTS_AT_ONCE
-
-    @ONE_KIND
     async def test_executor_without_a_sandbox_waits_for_the_end_of_a_lease(self, kind: str) -> None:
         async with make(kind, max_alive=1) as pool:
             first = pool.executor()
@@ -245,20 +216,6 @@ class TestLimits:
             await pool.ready(20)
             async with pool.executor() as executor:
                 assert await out(executor, "print(1)") == "1\n"
-
-    @ONE_KIND
-    async def test_sandbox_granted_to_a_cancelled_executor_goes_to_the_next_one(self, kind: str) -> None:
-        async with make(kind, leases=1, max_alive=1) as pool:
-            await pool.ready()
-            manager = pool._running()
-            # Granted, but cancelled before the event loop has told who waits.
-            future = manager.request()
-            assert future.done()
-            assert (pool.idle, pool.leased) == (0, 1)
-            manager.withdraw(future)
-            assert (pool.idle, pool.leased) == (1, 0)
-            async with pool.executor() as executor:
-                assert name_of(executor) == future.result().name
 
 
 class TestStop:

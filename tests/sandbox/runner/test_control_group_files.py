@@ -63,14 +63,6 @@ LAYOUTS = {
         "memory/memory.usage_in_bytes",
         "inactive_file 0\nactive_file 0\nhierarchical_memory_limit 0\ntotal_inactive_file 0\ntotal_active_file {cached}\n",
     ),
-    "version 1, together": Layout(
-        "memory/memory.oom_control",
-        "oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n",
-        "cpu/cpuacct.usage",
-        "{seconds}000000000\n",
-        "memory/memory.usage_in_bytes",
-        "inactive_file 0\nactive_file 0\nhierarchical_memory_limit 0\ntotal_inactive_file 0\ntotal_active_file {cached}\n",
-    ),
 }
 
 
@@ -98,7 +90,7 @@ def runner(request: pytest.FixtureRequest, group: Path, tmp_path: Path) -> Itera
 # Each layout, and each mode once.
 each_layout = pytest.mark.parametrize(
     ("layout", "runner"),
-    [("version 2", "process"), ("version 2", "session"), ("version 1", "process"), ("version 1, together", "session")],
+    [("version 2", "process"), ("version 2", "session"), ("version 1", "process")],
     indirect=True,
 )
 

@@ -80,12 +80,6 @@ class TestAwait:
         out(session, "time.sleep(0.02)")
         assert out(session, "task.done(), task.result()") == "(True, 5)\n"
 
-    def test_asyncio_run_works_before_and_after_await(self, session: LocalRunner) -> None:
-        out(session, SLOW)
-        assert out(session, "asyncio.run(slow(1))") == "1\n"
-        assert out(session, "await slow(2)") == "2\n"
-        assert out(session, "asyncio.run(slow(3))") == "3\n"
-
     def test_asyncio_run_beside_await_says_why_not(self, session: LocalRunner) -> None:
         out(session, SLOW)
         message, output = error(session, "y = slow(1)\nawait slow(0)\nasyncio.run(y)\nz = 1")
@@ -142,9 +136,6 @@ class TestCommands:
         assert out(session, "def f(local):\n    !echo {local}\nf(5)") == "5\n"
         assert out(session, "!echo a b | awk '{print $2}'") == "b\n"
 
-    def test_background_command_does_not_hold_the_cell(self, session: LocalRunner) -> None:
-        assert out(session, "!sleep 20 &\nprint('on')") == "on\n"
-
     def test_bash_cell(self, session: LocalRunner) -> None:
         assert out(session, "%%bash\nfor i in 1 2; do echo $i; done") == "1\n2\n"
         assert out(session, "%%bash --no-raise-error\necho shown; exit 1") == "shown\n"
@@ -187,11 +178,6 @@ class TestMagics:
         result, output = session.run("echo $ANSWER", command=["sh", "{file}"], timeout=5)
         assert (result["outcome"], output) == ("ok", "42\n")
 
-    def test_pip_runs_in_the_sandboxs_python(self, session: LocalRunner) -> None:
-        assert out(session, "%pip --version").startswith("pip ")
-        output = out(session, "%pip install --no-index there-is-no-such-package")
-        assert output.endswith("the command ended with exit status 1\n")
-
     def test_unknown_magic_fails(self, session: LocalRunner) -> None:
         message, _ = error(session, "%no_such_magic 1")
         assert "no_such_magic" in message
@@ -208,10 +194,6 @@ class TestMagics:
         assert "asked(first, second=2)" in output
         assert "Help me." in output
         assert "\x1b" not in output
-
-    def test_matplotlib_needs_the_package(self, session: LocalRunner) -> None:
-        result, _ = session.run("%matplotlib inline")
-        assert result["outcome"] == "ok" or result["error"]["type"] == "ModuleNotFoundError"
 
     def test_config_sets_the_format_of_figures(self, ipython: LocalRunner) -> None:
         pytest.importorskip("matplotlib")
@@ -328,18 +310,6 @@ class TestInteractiveFunctions:
             "breakpoint() does nothing here: there is no debugger, because there is no terminal; print the values instead\non\n"
         )
 
-    def test_exit_ends_the_cell(self, session: LocalRunner) -> None:
-        out(session, "before = 1")
-        result, output = session.run("exit(3)\nprint('never')")
-        assert (result["outcome"], result["exit_code"], output) == ("error", 3, "")
-        assert out(session, "quit()\nprint('never')") == ""
-        assert out(session, "before") == "1\n"
-
-    def test_multiprocessing_and_subprocess(self, session: LocalRunner) -> None:
-        out(session, "import multiprocessing\ndef square(x): return x * x")
-        assert out(session, "with multiprocessing.Pool(2) as pool: print(pool.map(square, [2, 3]))") == "[4, 9]\n"
-        assert out(session, "import subprocess; subprocess.run(['echo', 'sub']).returncode") == "sub\n0\n"
-
     def test_syntax_error_is_shown_once_with_the_caret_in_place(self, session: LocalRunner) -> None:
         number = session.run("1")[0]["number"] + 1
         _, output = error(session, "!true\nvalue = 1 +* 2\n")
@@ -388,19 +358,6 @@ class TestCheckpoints:
 # The event loop counts as running in every cell
 
 
-def test_future_of_one_cell_is_awaited_in_a_later_one(session):
-    out(session, SLOW + "future = asyncio.gather(slow(1), slow(2))")
-    assert out(session, "await future") == "[1, 2]\n"
-
-
-def test_constructor_that_needs_a_running_loop_works_outside_await(session):
-    out(
-        session,
-        "import asyncio\nclass Client:\n    def __init__(self): self.loop = asyncio.get_running_loop()\nclient = Client()",
-    )
-    assert out(session, "async def same(): return asyncio.get_running_loop() is client.loop\nawait same()") == "True\n"
-
-
 @pytest.mark.parametrize(
     "call",
     [
@@ -431,13 +388,6 @@ def test_encoding_line_of_a_cell_is_ignored(session, encoding):
 
 
 # Events for extensions of IPython
-
-
-def test_autoreload_sees_a_module_that_a_cell_has_changed(ipython):
-    out(ipython, "%load_ext autoreload\n%autoreload 2\nopen('reloaded.py', 'w').write('VALUE = 1')\nimport reloaded")
-    out(ipython, "open('reloaded.py', 'w').write('VALUE = 22  # longer')")
-    assert out(ipython, "reloaded.VALUE") == "22\n"
-    out(ipython, "%autoreload 0")
 
 
 def test_events_come_around_each_cell(ipython):

@@ -54,13 +54,6 @@ class TestDecoding:
         assert await out(executor, "print('ä€\U0001f600' * 50_000)") == text + "\n"
 
 
-class TestEndOfBlock:
-    async def test_end_of_many_blocks_is_not_delayed_by_processes_that_hold_the_streams(self, executor):
-        for number in range(80):
-            assert await out(executor, f"sleep 2 & echo {number}", "sh") == f"{number}\n"
-        assert await out(executor, "print('next')") == "next\n"
-
-
 class TestPartialOutput:
     async def test_partial_output_of_whole_lines_is_never_lost(self, executor):
         for end in ["os.kill(os.getpid(), 9)", "os._exit(3)", "import time; time.sleep(60)", "os.abort()"]:
@@ -70,12 +63,6 @@ class TestPartialOutput:
                 executor.sandbox.timeout = 20
                 late = "\n Timeout" * (result.outcome == "timeout")
                 assert result.output == "".join(f"{n}\n" for n in range(1000)) + late
-
-    async def test_partial_output_of_an_unfinished_line_is_kept_after_a_timeout(self, executor):
-        executor.sandbox.timeout = 3
-        code = "import sys, time\nfor n in range(5): print(n, end=' ')\nprint('error', end='', file=sys.stderr)\n"
-        assert (await run(executor, code + "time.sleep(60)")).output == "0 1 2 3 4 error\n Timeout"
-        executor.sandbox.timeout = 20
 
 
 class TestStream:

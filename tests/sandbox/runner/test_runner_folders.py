@@ -37,18 +37,6 @@ def test_removes_deep_large_and_closed_folders(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_step_can_be_the_last(tmp_path: Path) -> None:
-    for number in range(10):
-        (tmp_path / str(number)).touch()
-    descriptors = len(os.listdir("/proc/self/fd"))
-    steps = folders.remove_content(str(tmp_path))
-    for _ in range(5):
-        next(steps)
-    steps.close()
-    assert len(list(tmp_path.iterdir())) == 6
-    assert len(os.listdir("/proc/self/fd")) == descriptors
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_leaves_what_is_mounted(tmp_path: Path) -> None:
     mounted = tmp_path / "folder" / "mounted"

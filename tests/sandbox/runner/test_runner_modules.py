@@ -96,29 +96,11 @@ async def start(play: Play, python: str | None) -> Runner:
 
 
 class TestHost:
-    async def test_host_sends_no_sources_unless_they_are_requested(self, kept):
-        runner = await start(take_them, "image A")
-        assert [kind for kind, _ in runner.got] == [b"M", b"C"]
-        assert runner.got[0][1].startswith(OWN)
-        assert kept == {}
-
-    async def test_host_sends_later_sandboxes_what_the_first_has_compiled(self):
-        first = await start(compile_them, "image A")
-        assert [kind for kind, _ in first.got] == [b"M", b"C", b"B"]
-        assert first.read(wire.COMPILED_MODULES).startswith(OWN)
-        second = await start(take_them, "image A")
-        assert [kind for kind, _ in second.got] == [b"M", b"C"]
-        assert second.read(wire.COMPILED_MODULES) == COMPILED
-
     async def test_host_sends_compiled_modules_to_no_other_image(self):
         await start(compile_them, "image A")
         for python in ("image B", None):
             runner = await start(take_them, python)
             assert runner.read(wire.COMPILED_MODULES).startswith(OWN)
-
-    async def test_host_keeps_nothing_of_a_python_that_has_no_identity(self, kept):
-        await start(compile_them, None)
-        assert kept == {}
 
     async def test_host_replaces_compiled_modules_that_no_longer_fit(self, kept):
         kept["image A"] = pack(wire.COMPILED_MODULES, 0, None, b"of another version")
@@ -219,15 +201,6 @@ class TestRunner:
             runner.greet()
             assert runner.compiled is not None
             assert runner.run("print(1)")[1] == "1\n"
-
-    def test_runner_compiles_the_same_with_optimization(self, tmp_path):
-        made = []
-        for number, environment in enumerate([{}, {"PYTHONOPTIMIZE": "2"}]):
-            with LocalRunner(sys.executable, tmp_path / str(number), environment=environment) as runner:
-                runner.modules = pack(wire.COMPILED_MODULES, 0, None, b"\0\0\r\n")
-                runner.greet()
-                made.append(marshal.loads(runner.compiled[len(OWN) :]))
-        assert made[0] == made[1]
 
 
 @pytest.fixture

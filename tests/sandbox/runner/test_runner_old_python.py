@@ -182,10 +182,6 @@ class TestSessionMode:
         assert output == "[1]\n"
         assert result["notes"] == ["Written meanwhile by threads of earlier blocks: late\n"]
 
-    def test_session_hides_checkpoints_from_wait(self, session: LocalRunner) -> None:
-        code = "import os\ntry: os.wait()\nexcept ChildProcessError as error: print(error)"
-        assert session.run(code)[1] == "[Errno 10] No child processes\n"
-
 
 class TestBootCode:
     @pytest.mark.parametrize("version", ["3.6", "3.7"])

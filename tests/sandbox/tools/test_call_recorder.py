@@ -112,25 +112,6 @@ def errors(result: ExecutionResult) -> list[str | None]:
     return [call.error.message if call.error else None for call in result.tool_calls]
 
 
-async def test_the_intent_is_recorded_before_the_tool_runs_and_the_result_before_the_code_sees_it(make: Make) -> None:
-    async def approve(request: ToolApprovalRequest) -> ToolApproval:
-        EVENTS.append("approved")
-        return ToolApproval(True)
-
-    async def note(text: str) -> None:
-        """Note what the code does."""
-        EVENTS.append(text)
-
-    recorder = Recorder()
-    executor = await make(add, note, recorder=recorder, observers=[Observer()], approve_tool=approve)
-    assert await out(executor, "x = add(1)\nnote('seen')\nprint(x)") == "3\n"
-    first = ["approved", "starting", "intent 1 add", "started 1", "run", "finishing", "finished 1 ok", "ended 1 ok"]
-    second = ["approved", "starting", "intent 2 note", "started 2", "seen", "finishing", "finished 2 ok", "ended 2 ok"]
-    assert [*first, *second] == EVENTS
-    assert [(each.name, each.arguments) for each in recorder.intents] == [("add", {"a": 1}), ("note", {"text": "seen"})]
-    assert [each.call.result for each in recorder.finished] == [3, None]
-
-
 async def test_errors_and_refused_calls_are_recorded_and_a_refused_one_has_no_intent(make: Make) -> None:
     async def approve(request: ToolApprovalRequest) -> ToolApproval:
         return ToolApproval(request.name != "add", "no sums")

@@ -1,6 +1,5 @@
 """What the host allows of the calls to its tools: limits, approval; and what becomes of odd results."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -38,31 +37,6 @@ class TestLimits:
             ]
             assert short_calls(result) == [("add", {"a": n, "b": 1}, "ok", n + 1) for n in range(3)]
             assert "7 more calls to host tools were refused, because the block had used up its budget." in result.notes
-
-    async def test_limit_on_how_many_run_at_once(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(broker, "IN_FLIGHT", 3)
-        running = most = 0
-
-        async def count() -> None:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0.01)
-            running -= 1
-
-        executor = await make(count)
-        code = """
-            import asyncio
-            from concurrent.futures import ThreadPoolExecutor
-            async def main():
-                await asyncio.gather(*(count.aio() for _ in range(30)))
-            asyncio.run(main())
-            with ThreadPoolExecutor(10) as pool:
-                for _ in range(30):
-                    pool.submit(count)
-        """
-        result = await run(executor, code)
-        assert (result.outcome, len(result.tool_calls), most) == ("ok", 60, 3)
 
     async def test_limit_on_the_size_of_a_result(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(broker, "ANSWER_BYTES", 10 * 1024)

@@ -137,11 +137,6 @@ def test_a_path_within_another_type_is_refused_when_the_tool_is_made(kind: Any) 
         AutoGenTool(FunctionTool(tool, "Take a value."))
 
 
-def test_a_path_of_a_tool_of_autogen_is_refused() -> None:
-    with pytest.raises(ValueError, match="takes a path within another type"):
-        AutoGenTool(FunctionTool(count_lines, "Count."))
-
-
 @pytest.mark.asyncio(loop_scope="module")
 async def test_signatures_name_the_classes(executor: SandboxCodeExecutor) -> None:
     shown = await out(executor, "import inspect; print(inspect.signature(summary)); help(count_lines)")
@@ -271,31 +266,3 @@ async def test_what_can_not_be_exchanged_is_an_error_that_says_why(executor: San
             assert result.outcome == "error"
             assert error in result.output
             assert await out(executor, "print(count_lines('/etc/passwd') > 0)") == "True\n"
-
-
-# Attack M6: the supervisor read these itself, with its own rights.
-@pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize(
-    "path",
-    [
-        "//proc/1/maps",
-        "/proc/1/maps",
-        "/proc/1/environ",
-        "/proc/self/maps",
-        "/workspace/link",
-        "/proc/self/root/proc/1/maps",
-    ],
-)
-async def test_files_of_the_kernel_are_not_passed_to_a_tool(executor: SandboxCodeExecutor, path: str) -> None:
-    prepare = f"""
-        import os
-        os.path.lexists('link') or os.symlink('/proc/1/maps', 'link')
-        old, os.path.realpath = os.path.realpath, lambda path, **_: path
-        try:
-            print('passed', count_lines({path!r}))
-        except Exception as error:
-            print('refused', error)
-        finally:
-            os.path.realpath = old
-    """
-    assert (await out(executor, prepare)).startswith("refused ")
