@@ -33,7 +33,7 @@ test-hostile: image ## the abuse suite: 8 minutes
 	@docker/setup.sh bubblewrap
 	@$(PYTEST) -m hostile tests/abuse $(PYTEST_ARGS)
 
-test-more: image | $(VENV)/mcp2 ## Ray, all of the browser, recipes of images, old Pythons, kills, wheels, samples, programs of the docs
+test-more: image | $(VENV)/mcp2 ## Ray, all of the browser, recipes of images, old Pythons, recorded sessions, kills, wheels, samples, programs of the docs
 	@docker/setup.sh bubblewrap
 	@docker/setup.sh browser
 	@$(PYTEST) -m more $(PYTEST_ARGS)

@@ -116,13 +116,6 @@ async def rest(stream: Stream) -> ExecutionResult:
     return last
 
 
-def open_folder(folder: Path) -> Path:
-    """A folder that the sandbox's user may write to."""
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)
-    return folder
-
-
 def engine(call: Callable[[Any], Any]) -> Any:
     """Do something to the engine behind the executor's back."""
     with closing(known_engine()) as api:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import shutil
 import socket
 import tempfile
 import threading
@@ -28,13 +27,8 @@ MIB = 1024 * 1024
 # What may grow in one case. Floods write more than these, so that what is kept of one would show.
 OWN_MEMORY_BYTES = 32 * MIB
 WRITTEN_BYTES = 8 * MIB
-# As these are the whole machine's, which also does other things, they tell a flood of the host, not a trickle.
-HOST_MEMORY_BYTES = 2048 * MIB
-HOST_DISK_BYTES = 1024 * MIB
 CLEARING_UP_S = 15.0
 """How long what a case has used may take to go; a machine under load needs that long to end threads."""
-LOSS_S = 30.0
-"""How long room on the machine may be missing: another program that loads an image or builds one has then gone on."""
 TEST_FOLDER = "codeact-kept-by-test-"
 """What the names of folders begin with that a test in another process keeps in /dev/shm meanwhile."""
 
@@ -49,8 +43,6 @@ class HostState:
         left: What a case could leave behind, by kind.
         tasks: The tasks of its event loop, if it runs.
         resident: Bytes of memory that this process has; their peak counts from here on.
-        available: Bytes of memory that are free on the host.
-        disk: Free bytes by folder.
     """
 
     canaries: Canaries
@@ -58,16 +50,14 @@ class HostState:
     left: dict[str, set[str]]
     tasks: set[asyncio.Task[Any]]
     resident: int
-    available: int
-    disk: dict[str, int]
 
     @classmethod
     def observe(cls, canaries: Canaries) -> Self:
         """Look at the host."""
         canaries.heard()
         # What garbage still holds may go later; it takes as long to look for garbage as for all else.
-        marks, left, disk = canaries.marks(), present(), free_disk()
-        return cls(canaries, marks, left, running_tasks(), forget_peak(), available_memory(), disk)
+        marks, left = canaries.marks(), present()
+        return cls(canaries, marks, left, running_tasks(), forget_peak())
 
     def expect(self, pid: int) -> None:
         """Expect a child process of the tests themselves, which may have been started again since `observe`."""
@@ -88,12 +78,11 @@ class HostState:
         assert not touched, f"touched on the host: {touched}"
         grown = peak_memory() - self.resident
         assert grown < OWN_MEMORY_BYTES + kept, f"this process's memory has grown by {grown} bytes"
-        await self.check_machine()
 
     async def check_left(self, namespaces: Collection[int]) -> None:
         """Assert that nothing is left of what used some pid namespaces."""
         left = await eventually_empty(lambda: self._left(namespaces))
-        assert not left, f"left behind: {with_details(left)}"
+        assert not left, f"left behind: {left}"
 
     def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
         if not self._more_than_before(namespaces):
@@ -107,17 +96,6 @@ class HostState:
         left["processes of the sandbox"] = processes_in(namespaces)
         left["tasks"] = {str(task) for task in running_tasks() - self.tasks - {asyncio.current_task()}}
         return {kind: found for kind, found in left.items() if found}
-
-    async def check_machine(self) -> None:
-        """Assert that the host's memory and disks have about the room that they had; other programs take some for a while."""
-        lost = await eventually_empty(self.lost, LOSS_S)
-        assert not lost, f"lost on this machine: {lost}"
-
-    def lost(self) -> dict[str, set[str]]:
-        """How much less room there is on the host than before, by the place, where it is much."""
-        lost = {folder: (self.disk[folder] - free, HOST_DISK_BYTES) for folder, free in free_disk().items()}
-        lost["the host's memory"] = self.available - available_memory(), HOST_MEMORY_BYTES
-        return {place: {f"{taken} bytes"} for place, (taken, most) in lost.items() if taken >= most}
 
 
 def empty_in_time(look: Callable[[], dict[str, set[str]]], seconds: float | None = None) -> dict[str, set[str]]:
@@ -260,29 +238,6 @@ def _process_of(descriptor: str) -> str:
     return next((f" {line}" for line in lines if line.startswith("Pid:")), "")
 
 
-def with_details(left: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What is left behind, where sockets have their addresses.
-
-    An `eventpoll` and two sockets without any are an event loop.
-    """
-    found = {_with_addresses(name) for name in left.get("descriptors", ())}
-    return left | ({"descriptors": found} if found else {})
-
-
-def _with_addresses(name: str) -> str:
-    number, _, target = name.partition(" -> ")
-    if not target.startswith("socket:"):
-        return name
-    try:
-        with socket.socket(fileno=os.dup(int(number))) as found:
-            kind, own = f"{found.family.name} {found.type.name}", found.getsockname()
-            with contextlib.suppress(OSError):  # it has no peer
-                return f"{name} ({kind}, from {own!r} to {found.getpeername()!r})"
-            return f"{name} ({kind}, at {own!r})"
-    except OSError:
-        return f"{name} (closed meanwhile)"
-
-
 def system_v() -> set[str]:
     """Shared memory, semaphores and queues of the host, by key and id."""
     found = set()
@@ -302,16 +257,6 @@ def forget_peak() -> int:
 def peak_memory() -> int:
     """The most bytes of memory that this process has had since `forget_peak`."""
     return _kib("/proc/self/status", "VmHWM")
-
-
-def available_memory() -> int:
-    """Bytes of memory that are free on the host.
-
-    `MemAvailable` leaves out the free pages in the kernel's lists of each processor, which may be an eighth of the memory.
-    """
-    counts = (line.split() for line in Path("/proc/zoneinfo").read_text().splitlines())
-    listed = sum(int(count[1]) for count in counts if count[0] == "count:") * os.sysconf("SC_PAGE_SIZE")
-    return _kib("/proc/meminfo", "MemAvailable") + listed
 
 
 def _kib(path: str, field: str) -> int:
@@ -334,12 +279,6 @@ def written_layer(container: str) -> int:
     with closing(known_engine()) as client:
         found = client.containers(all=True, size=True, filters={"name": f"^/{container}$"})
         return sum(each.get("SizeRw", 0) for each in found)
-
-
-def free_disk() -> dict[str, int]:
-    """Free bytes where a sandbox that is not bounded would write to."""
-    folders = ("/", tempfile.gettempdir(), "/var/lib", "/dev/shm")
-    return {folder: shutil.disk_usage(folder).free for folder in folders if Path(folder).exists()}
 
 
 def processes_in(namespaces: Collection[int], first: int | None = None) -> set[str]:

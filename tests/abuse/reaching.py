@@ -47,7 +47,7 @@ ASK = """
         return context.wrap_socket(tunnel(host, port), server_hostname=name)
 """
 
-SECOND = """
+HELLO = """
     def hello(name):
         there = ssl.MemoryBIO()
         try:
@@ -55,14 +55,6 @@ SECOND = """
             context.wrap_bio(ssl.MemoryBIO(), there, server_hostname=name).do_handshake()
         except ssl.SSLWantReadError:
             return there.read()
-
-    def retry(wait):
-        with tunnel("ok.example", port) as sock:
-            sock.sendall(hello("ok.example"))
-            if wait:
-                sock.recv(65536)
-            sock.sendall(hello("evil.example"))
-            return read(sock)[-7:].hex()
 """
 
 

@@ -25,14 +25,10 @@ async def flood(subject: Subject, how: str, stream: str, count: int) -> None:
     assert f"[... {result.truncated:,} bytes dropped ...]" in result.output
 
 
-# Case 7.
-async def test_flood_of_stdout_is_capped(subject: Subject) -> None:
-    await flood(subject, "print", "stdout", 40)
-
-
-# Case 8.
-async def test_flood_of_stderr_is_capped(subject: Subject) -> None:
-    await flood(subject, "print", "stderr", 40)
+# Cases 7, 8.
+async def test_flood_of_print_is_capped(subject: Subject) -> None:
+    for stream in ("stdout", "stderr"):
+        await flood(subject, "print", stream, 40)
 
 
 # Case 9.

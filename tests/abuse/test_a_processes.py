@@ -184,11 +184,17 @@ SLEEPS = (
     "import select; select.select([], [], [])",
     "import ctypes; ctypes.CDLL(None).pause()",
 )
+CELLS = (
+    "%%time\nwhile True: pass",
+    "!sleep 60",
+    "%%bash\nsleep 60 & sleep 60",
+    "import asyncio, time\nawait asyncio.gather(asyncio.sleep(60), asyncio.to_thread(time.sleep, 60))",
+)
 
 
-# Case 17.
-async def test_sleep_for_ever(subject: Subject) -> None:
-    for code in SLEEPS:
+# Cases 17, I40.
+async def test_what_never_ends_is_stopped_at_the_deadline(subject: Subject) -> None:
+    for code in (*SLEEPS, *(CELLS if subject.session else ())):
         result = await subject.run(code, timeout=0.3)
         assert (result.outcome, result.exit_code, result.state) == ended_late(subject), code
     result = await subject.run("sleep infinity", "sh", timeout=0.3)
@@ -207,20 +213,6 @@ async def test_except_base_exception_in_a_loop(subject: Subject) -> None:
     """
     result = await subject.run(code, timeout=0.4)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
-
-
-# Case 19.
-async def test_thread_that_goes_on_printing_is_not_in_the_next_block(subject: Subject) -> None:
-    code = """
-    import threading, time
-    def talk():
-        while True:
-            print("late")
-            time.sleep(0.01)
-    threading.Thread(target=talk, daemon=True).start()
-    """
-    await subject.out(code)
-    assert await subject.out("import time; time.sleep(0.2); print('mine')") == "mine\n"
 
 
 SPIN = """
@@ -249,7 +241,7 @@ MEASURE = """
 """
 
 
-# Case 20.
+# Cases 20, 82.
 async def test_spinning_leftovers_stay_within_the_quota(subject: Subject) -> None:
     await subject.start(cpus=0.25)
     subject.may_fail_without_cgroup()

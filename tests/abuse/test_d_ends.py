@@ -3,9 +3,8 @@
 import signal
 
 from autogen_codeact.executors import ExecutionResult
-from tests.sandbox.tools.host_tools import Endless, Tool, short_calls
 
-from .subject import Subject, each_engine
+from .subject import Subject
 
 KILLS = {
     "PID 1": "\n".join(
@@ -25,6 +24,7 @@ KILLS = {
     ),
     "everything softly": "os.kill(-1, signal.SIGTERM); os.kill(-1, signal.SIGINT); time.sleep(0.1)",
     "everything stopped": "os.kill(-1, signal.SIGSTOP)",
+    "everything and itself stopped": "os.kill(-1, signal.SIGSTOP); os.kill(os.getpid(), signal.SIGSTOP)",
     "all but itself with each signal": "\n".join(
         [
             "for number in range(1, 65):",
@@ -47,27 +47,14 @@ async def test_whoever_is_killed_the_result_is_typed_and_pid_1_lives(subject: Su
     await subject.start()
     before = subject.pid_one()
     for whom, code in KILLS.items():
-        result = await subject.run(ZYGOTE + code, timeout=8)
-        assert result.outcome in ("ok", "error", "crashed"), (whom, result)
+        stopped = whom == "everything and itself stopped"
+        result = await subject.run(ZYGOTE + code, timeout=2 if stopped else 8)
+        assert result.outcome in (("timeout",) if stopped else ("ok", "error", "crashed")), (whom, result)
         assert result.outcome != "crashed" or result.error is not None, (whom, result)
         if whom == "PID 1":
             assert (result.outcome, result.state) == ("ok", "kept")
         assert await subject.out("print('next')") == "next\n", whom
     assert subject.pid_one() == before
-
-
-# Case 52.
-@each_engine
-async def test_who_kills_everything_has_its_pending_tool_call_cancelled(subject: Subject) -> None:
-    pending = Endless()
-    await subject.start({"tools": [Tool(pending.endless)]})
-    code = "import subprocess\np = subprocess.Popen(['sh', '-c', 'sleep 1.5; kill -9 -1'])\nprint('calls', flush=True)\nendless()"
-    result = await subject.run(code, timeout=20)
-    assert (result.outcome, result.exit_code, result.output) == ("crashed", 137, "calls\n"), result
-    assert result.error is not None
-    assert result.error.type == "SIGKILL"
-    assert short_calls(result) == [("endless", {}, "cancelled", "CancelledError")]
-    assert (pending.begun.is_set(), pending.ended) == (True, ["cancelled"])
 
 
 ENDS = [

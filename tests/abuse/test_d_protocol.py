@@ -81,27 +81,6 @@ async def test_forged_frames_through_every_descriptor_change_nothing_but_the_blo
         await subject.run("import os; os.environ.pop('FORGED', None)")
 
 
-# Case 48.
-async def test_what_a_block_has_left_forges_no_later_result(subject: Subject) -> None:
-    code = f"""
-    {FORGE}
-    import time
-    message = {{"exit_code": 7, "value": "forged", "pid": 1}}
-    if os.fork() == 0:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            for ident in range(32):
-                for kind in (b"C", b"D"):
-                    try: os.write(control_socket(), frame(kind, ident, message))
-                    except OSError: os._exit(1)
-            time.sleep(0.01)
-    """
-    assert (await subject.run(code)).outcome == "ok"
-    result = await subject.run("import time; time.sleep(0.3); print('true'); 'value'")
-    assert (result.outcome, result.exit_code, result.output.splitlines()[0]) == ("ok", 0, "true")
-    assert result.value_repr == ("'value'" if subject.session else None)
-
-
 GARBAGE = {
     "random": "os.urandom(5000)",
     "part of a header": 'b"D\\0"',

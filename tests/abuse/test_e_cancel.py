@@ -1,16 +1,16 @@
-"""E. Host faults, 72: cancelled while it is created, started, filled, run, or stopped; and many that start at once."""
+"""E. Host faults, 72 and 73: cancelled or stopped while it is created, started, filled, run, or stopped."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host import client
 from tests.sandbox.sandboxes import out
 
-from .faults import eventually, exists, must_cancel
+from .faults import begin, eventually, exists, must_cancel, rest
 from .oracles import sandboxes
 from .subject import Kind
 
@@ -99,3 +99,25 @@ async def test_cancel_during_stop_stops_all_the_same(executor: SandboxCodeExecut
     await asyncio.wait({stopping}, timeout=BEFORE_IT_IS_GONE_S)
     await eventually(lambda: sandboxes() <= before)
     await works_again(executor)
+
+
+# Case 73.
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+async def test_stops_before_a_start_again_and_at_once(executor: SandboxCodeExecutor) -> None:
+    before = sandboxes()
+    await executor.stop()
+    await executor.start()
+    assert sandboxes() > before
+    await asyncio.gather(*(executor.stop() for _ in range(8)))
+    await executor.stop()
+    await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
+    await eventually(lambda: sandboxes() <= before)
+
+
+# Case 73.
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+async def test_a_stop_while_a_block_runs(executor: SandboxCodeExecutor) -> None:
+    running = await begin(executor)
+    await executor.stop()
+    with pytest.raises(SandboxDied, match="stopped"):
+        await rest(running)

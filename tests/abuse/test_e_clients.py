@@ -20,6 +20,7 @@ from tests.sandbox.sandboxes import out, pause_container, run
 
 from .engine_proxy import EngineProxy, engine_proxy
 from .faults import Client, begin, client, engine, eventually, exists, rest
+from .oracles import processes_in
 from .subject import Kind
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
@@ -70,20 +71,9 @@ async def test_when_the_client_is_sigkilled_its_sandbox_is_gone_in_time(kind: Ki
                 await eventually(lambda: gone(supervisor, namespace, other), GONE_S)
 
     def gone(supervisor: int, namespace: int, other: Client) -> bool:
-        return not (alive(supervisor) or _living(namespace) or (kind.engine == "docker" and exists(other.name)))
+        return not (alive(supervisor) or processes_in({namespace}) or (kind.engine == "docker" and exists(other.name)))
 
     await asyncio.gather(*map(check, WORK))
-
-
-def _living(namespace: int) -> list[str]:
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.stat(f"/proc/{name}/ns/pid").st_ino == namespace and alive(int(name)):
-                found.append(name)
-        except OSError:
-            continue
-    return found
 
 
 class TestLease:

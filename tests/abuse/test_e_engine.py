@@ -1,4 +1,4 @@
-"""E. Host faults, 65 to 69 and 73 to 76: the engine is away, refuses, hangs, is restarted, or loses the sandbox.
+"""E. Host faults, 65 to 69 and 73 to 76: the engine or bubblewrap is away, refuses, hangs, restarts, or loses the sandbox.
 
 Cases 70 to 72 are in test_e_clients.py and test_e_cancel.py.
 """
@@ -6,30 +6,35 @@ Cases 70 to 72 are in test_e_clients.py and test_e_cancel.py.
 import asyncio
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     SandboxDied,
     SandboxError,
     SandboxNameInUse,
+    SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
 )
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.executors.pool import choose_executor
 from codeact_sandbox.backends.docker import launcher
+from tests.sandbox.bubblewrapped import descendants, pid_one
 from tests.sandbox.sandboxes import out, pause_container, run
 
 from .engine_proxy import EngineProxy, failure
-from .faults import begin, engine, eventually, exists, open_folder, rest
+from .faults import begin, engine, eventually, exists, rest
+from .oracles import sandboxes
+from .subject import Kind, in_sessions
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
@@ -52,14 +57,7 @@ print(time.monotonic() - began < 30, said)
 """
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Short, because the path of a socket is limited to some hundred characters."""
-    with tempfile.TemporaryDirectory(prefix="e") as made:
-        yield Path(made)
-
-
-async def refused(executor: DockerCommandLineCodeExecutor, kind: type[SandboxError], text: str, seconds: float) -> None:
+async def refused(executor: SandboxCodeExecutor, kind: type[SandboxError], text: str, seconds: float) -> None:
     began = time.monotonic()
     with pytest.raises(kind, match=text):
         await run(executor, "1")
@@ -99,6 +97,19 @@ class TestNoEngine:
         assert done.stdout.startswith("True No permission to use the Docker engine")
         assert "usermod -aG docker" in done.stdout
 
+    # Case 65.
+    async def test_without_bubblewrap_it_says_how_to_install_it(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        text = r"^bubblewrap is not installed: apt-get install bubblewrap"
+        await refused(BubblewrapCommandLineCodeExecutor(), SandboxUnavailable, text, 30)
+
+    # Case 65.
+    async def test_without_both_it_says_how_to_get_either(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+        with pytest.raises(SandboxUnavailable, match=r"(?s)no such socket.*bubblewrap is not installed"):
+            await choose_executor("auto")
+
 
 # Case 66.
 async def test_an_image_that_is_nowhere_is_a_timely_error() -> None:
@@ -106,58 +117,59 @@ async def test_an_image_that_is_nowhere_is_a_timely_error() -> None:
     await refused(executor, SandboxError, "registry.invalid/none:1", 40)
 
 
-LOSSES = {
-    "killed": lambda api, name: api.kill(name),
-    "removed": lambda api, name: api.remove_container(name, force=True),
-}
+def kill(executor: SandboxCodeExecutor) -> None:
+    """Kill the sandbox from outside."""
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        engine(lambda api: api.kill(executor.container_name))
+    else:
+        os.kill(pid_one(os.getpid()), signal.SIGKILL)
+
+
+def remove(executor: SandboxCodeExecutor) -> None:
+    """Remove its container."""
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        engine(lambda api: api.remove_container(executor.container_name, force=True))
+
+
+def halt(executor: SandboxCodeExecutor) -> None:
+    """Stop all its processes, without an end."""
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        engine(lambda api: pause_container(api, executor.container_name))
+    else:
+        for pid in descendants(pid_one(os.getpid())) | {pid_one(os.getpid())}:
+            os.kill(pid, signal.SIGSTOP)
 
 
 # Case 67.
-@pytest.mark.parametrize("mode", ["process", "session"])
-async def test_lost_is_told_and_the_block_is_not_sent_again(tmp_path: Path, mode: Any) -> None:
-    """Killed and removed, both during a block and between two."""
-    folder = open_folder(tmp_path / "bound")
-    async with DockerCommandLineCodeExecutor(bind_dir=folder, user="65534:65534", mode=mode) as executor:
-        for loss in LOSSES.values():
-            await lose_during_a_block(executor, loss, folder / "ran")
-            await lose_between_blocks(executor, loss)
-
-
-async def lose_during_a_block(executor: DockerCommandLineCodeExecutor, loss: Callable[..., None], ran: Path) -> None:
-    running = await begin(executor)
-    before = executor.container_name
-    engine(lambda api: loss(api, before))
-    with pytest.raises(SandboxDied, match="its exit code is 137"):
-        await rest(running)
-    result = await run(executor, "print('next')")
-    assert (result.output, result.state) == ("next\n", "lost")
-    assert "had ended since the last block" in result.notes[0]
-    assert executor.container_name != before
-    assert (await run(executor, "1")).state == "kept"
-    assert await asyncio.to_thread(ran.read_text) == "x"
-    await asyncio.to_thread(ran.unlink)
-
-
-async def lose_between_blocks(executor: DockerCommandLineCodeExecutor, loss: Callable[..., None]) -> None:
-    await out(executor, "1")
-    before = executor.container_name
-    engine(lambda api: loss(api, before))
-    await eventually(lambda: executor.sandbox.client is not None and not executor.sandbox.client.alive)
-    # What comes between must not swallow it.
-    assert await executor.list_files() != ["never"]
-    result = await run(executor, "print('next')")
-    assert (result.output, result.state) == ("next\n", "lost")
-    assert executor.container_name != before
+async def test_lost_is_told_and_the_block_is_not_sent_again(kind: Kind, folder: Path) -> None:
+    """During a block, and between two."""
+    async with kind.make(bind_dir=folder) as executor:
+        for loss in (kill, remove) if kind.engine == "docker" else (kill,):
+            running = await begin(executor)
+            loss(executor)
+            with pytest.raises(SandboxDied, match="its exit code is 137"):
+                await rest(running)
+            result = await run(executor, "print('next')")
+            assert (result.output, result.state) == ("next\n", "lost")
+            assert "had ended since the last block" in result.notes[0]
+            assert (await run(executor, "1")).state == "kept"
+            assert (folder / "ran").read_text() == "x"
+            (folder / "ran").unlink()
+            loss(executor)
+            await eventually(lambda: executor.sandbox.client is not None and not executor.sandbox.client.alive)
+            # What comes between must not swallow it.
+            assert await executor.list_files() != ["never"]
+            result = await run(executor, "print('next')")
+            assert (result.output, result.state) == ("next\n", "lost")
 
 
 # Case 69.
 @pytest.mark.parametrize("live_restore", [False, True])
 async def test_engine_restarted_during_a_block_is_an_error_and_the_next_call_has_a_new_sandbox(
-    proxy: EngineProxy, tmp_path: Path, live_restore: bool
+    proxy: EngineProxy, folder: Path, live_restore: bool
 ) -> None:
     """An engine that is away for a while; without live-restore it takes its containers with it."""
-    folder = open_folder(tmp_path / "bound")
-    options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 40}
+    options = {"bind_dir": folder, "mode": "session", "timeout": 40}
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address, **options)
     try:
         running = await begin(executor)
@@ -184,23 +196,21 @@ async def test_engine_restarted_during_a_block_is_an_error_and_the_next_call_has
     assert not exists(executor.container_name)
 
 
-class TestPaused:
-    # Case 68.
-    async def test_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(self, tmp_path):
-        folder = open_folder(tmp_path / "bound")
-        options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 4}
-        async with DockerCommandLineCodeExecutor(**options) as executor:
-            running = await begin(executor)
-            name = executor.container_name
-            began = time.monotonic()
-            engine(lambda api: pause_container(api, name))
-            with pytest.raises(SandboxTimeout, match="did not answer within 14 s"):
-                await rest(running)
-            # The block's deadline, ten seconds more, and a container that does not end by itself.
-            assert time.monotonic() - began < 4 + 10 + 30
-            assert not exists(name)
-            assert (await run(executor, "1")).state == "lost"
-            assert (folder / "ran").read_text() == "x"
+# Case 68.
+@in_sessions
+async def test_a_halted_sandbox_times_out_and_is_removed(kind: Kind, folder: Path) -> None:
+    before = sandboxes()
+    async with kind.make(bind_dir=folder, timeout=4) as executor:
+        running = await begin(executor)
+        began = time.monotonic()
+        halt(executor)
+        with pytest.raises(SandboxTimeout, match="did not answer within 14 s"):
+            await rest(running)
+        # The block's deadline, ten seconds more, and a container that does not end by itself.
+        assert time.monotonic() - began < 4 + 10 + 30
+        await eventually(lambda: sandboxes() <= before)
+        assert (await run(executor, "1")).state == "lost"
+        assert (folder / "ran").read_text() == "x"
 
 
 ANSWERS = {
@@ -213,43 +223,18 @@ ANSWERS = {
 }
 
 
-class TestStop:
-    # Case 73.
-    async def test_before_start_many_at_once_and_again(self) -> None:
-        executor = DockerCommandLineCodeExecutor()
+# Case 73.
+@pytest.mark.parametrize("answer", ["500", "409", "nothing", "no HTTP"])
+async def test_a_stop_that_fails_half_way_still_removes(proxy: EngineProxy, answer: str) -> None:
+    async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as executor:
+        # So that it does not end by itself.
+        engine(lambda api: pause_container(api, executor.container_name))
+        wait = proxy.on("POST", "/wait", "answer", reply=ANSWERS[answer], times=1)
+        delete = proxy.on("DELETE", "", "answer", reply=ANSWERS[answer], times=1)
         await executor.stop()
-        await executor.start()
-        await asyncio.gather(*(executor.stop() for _ in range(8)))
+        assert wait.seen.is_set()
+        assert delete.seen.is_set()
         assert not exists(executor.container_name)
-        await executor.stop()
-        assert not exists(executor.container_name)
-
-    # Case 73.
-    async def test_while_it_starts(self) -> None:
-        executor = DockerCommandLineCodeExecutor()
-        await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
-        assert not exists(executor.container_name)
-
-    # Case 73.
-    async def test_while_a_block_runs(self) -> None:
-        executor = DockerCommandLineCodeExecutor()
-        running = await begin(executor)
-        await executor.stop()
-        with pytest.raises(SandboxDied, match="stopped"):
-            await rest(running)
-
-    # Case 73.
-    @pytest.mark.parametrize("answer", ["500", "409", "nothing", "no HTTP"])
-    async def test_that_fails_half_way_still_removes(self, proxy: EngineProxy, answer: str) -> None:
-        async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as executor:
-            # So that it does not end by itself.
-            engine(lambda api: pause_container(api, executor.container_name))
-            wait = proxy.on("POST", "/wait", "answer", reply=ANSWERS[answer], times=1)
-            delete = proxy.on("DELETE", "", "answer", reply=ANSWERS[answer], times=1)
-            await executor.stop()
-            assert wait.seen.is_set()
-            assert delete.seen.is_set()
-            assert not exists(executor.container_name)
 
 
 # Case 74.
@@ -264,26 +249,49 @@ async def test_a_name_in_use_is_an_error_and_the_first_survives() -> None:
         assert await out(again, "print(2)") == "2\n"
 
 
-class TestWedgedStop:
-    # Case 76.
-    async def test_is_bounded_and_reported_and_the_next_start_tries_again(self, proxy, caplog, monkeypatch):
-        monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
-        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+# Case 75.
+async def test_a_full_disk_of_the_engine_is_an_error(proxy: EngineProxy) -> None:
+    words = "failed to copy files: write /var/lib/docker/overlay2/x: no space left on device"
+    proxy.on("POST", "/containers/create", "answer", reply=failure(500, words), times=1)
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+    with pytest.raises(SandboxStartError, match=r"refused to start the sandbox: .*no space left on device"):
         await executor.start()
-        name = executor.container_name
-        engine(lambda api: pause_container(api, name))
-        proxy.on("POST", "/wait", "drop")
-        proxy.on("DELETE", "", "hold")
-        began = time.monotonic()
-        with caplog.at_level(logging.WARNING, "codeact_sandbox"):
-            await executor.stop()
-        assert time.monotonic() - began < 40
-        assert f"the container {name} could not be removed" in caplog.text
-        assert f"docker rm -f {name}" in caplog.text
-        assert exists(name)
-        monkeypatch.undo()
-        proxy.clear()
-        assert exists(name)
-        async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as other:
-            await out(other, "1")
-            await eventually(lambda: not exists(name))
+    async with executor:
+        assert await out(executor, "print(1)") == "1\n"
+
+
+# Case 76.
+async def test_a_wedged_stop_is_bounded_and_the_next_start_tries_again(proxy, caplog, monkeypatch):
+    monkeypatch.setattr(launcher, "REMOVE_TIMEOUT_S", 3.0)
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+    await executor.start()
+    name = executor.container_name
+    engine(lambda api: pause_container(api, name))
+    proxy.on("POST", "/wait", "drop")
+    proxy.on("DELETE", "", "hold")
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "codeact_sandbox"):
+        await executor.stop()
+    assert time.monotonic() - began < 40
+    assert f"the container {name} could not be removed" in caplog.text
+    assert f"docker rm -f {name}" in caplog.text
+    assert exists(name)
+    monkeypatch.undo()
+    proxy.clear()
+    assert exists(name)
+    async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as other:
+        await out(other, "1")
+        await eventually(lambda: not exists(name))
+
+
+# Case 76.
+@pytest.mark.usefixtures("bubblewrap")
+async def test_a_stop_of_halted_processes_is_bounded() -> None:
+    before = sandboxes()
+    executor = BubblewrapCommandLineCodeExecutor()
+    await executor.start()
+    halt(executor)
+    began = time.monotonic()
+    await executor.stop()
+    assert time.monotonic() - began < 40
+    await eventually(lambda: sandboxes() <= before)

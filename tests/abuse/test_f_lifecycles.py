@@ -1,16 +1,13 @@
 """F. Together, 81: many lives in a row leave descriptors, threads, processes, containers and memory as they were."""
 
-import gc
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.backends.bubblewrap.cgroups import PARENT
 from tests.sandbox.sandboxes import out
 
-from .oracles import children, containers
+from .oracles import leftovers
 from .subject import Kind
 
 WARM_UP, CYCLES = 3, 8
@@ -20,17 +17,7 @@ GROWN_KIB = 2048
 
 def figures() -> dict[str, int]:
     """What could grow, by name."""
-    gc.collect()
-    own = f"-{os.getpid()}-"
-    groups = [name for place, below, _ in os.walk("/sys/fs/cgroup") if Path(place).name == PARENT for name in below]
-    return {
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        # The event loop's pool grows with what happens to overlap, up to a fixed size.
-        "threads": sum(not thread.name.startswith("asyncio_") for thread in threading.enumerate()),
-        "children": len(children()),
-        "control groups": sum(own in name for name in groups),
-        "containers": len(containers()),
-    }
+    return {name: len(found) for name, found in leftovers().items()}
 
 
 def resident_kib() -> int:

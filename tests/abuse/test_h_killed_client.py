@@ -1,6 +1,5 @@
 """H. A client killed in any phase, 15: what it leaves behind is gone after the next start."""
 
-import contextlib
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ from codeact_sandbox.files.temporary_folder import PREFIX
 from tests import processes
 from tests.cases import case
 from tests.processes import Process
+from tests.sandbox.bubblewrapped import alive
 
 from .faults import client, engine
 from .oracles import control_groups, descendants, eventually_empty
@@ -78,21 +78,9 @@ class Left:
             *self.folders(),
             *(str(container["Names"]) for container in found),
             *control_groups(self._pid),
-            *(f"{pid}: {_command(pid)}" for pid in self.processes if _lives(pid)),
+            *map(str, filter(alive, self.processes)),
             *map(str, sockets),
         ]
-
-
-def _lives(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return False
-
-
-def _command(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:100].decode(errors="replace")
-    return "ended"
 
 
 async def gone(left: Callable[[], list[str]]) -> None:

@@ -1,8 +1,6 @@
 """H11. Images that code made are shown to a model that sees: what they cost the host, and what is looked at in them."""
 
 import gc
-import re
-from pathlib import Path
 
 import pytest
 from autogen_core import Image
@@ -12,7 +10,7 @@ from autogen_codeact.agents.observation import as_message
 from autogen_codeact.executors import ExecutionResult
 
 from .lag import MOST_EXCESS_S, median_excess
-from .oracles import MIB
+from .oracles import MIB, forget_peak, peak_memory
 from .subject import Kind, Subject
 
 MOST_GROWTH = 64 * MIB
@@ -55,17 +53,6 @@ four(9, 9, before=chunk(b'zTXt', b'a\\0\\0' + bomb) + chunk(b'iCCP', b'a\\0\\0' 
 }
 
 
-def peak() -> int:
-    """The most memory that this process has had since `reset_peak`, in bytes."""
-    return int(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) * 1024
-
-
-def reset_peak() -> int:
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")
-    return peak()
-
-
 async def shown(result: ExecutionResult) -> UserMessage:
     """Tell a model of the result, and send that as AutoGen's clients do."""
     message = await as_message(result, "coder", vision=True)
@@ -92,7 +79,8 @@ async def test_images_take_little_memory_and_do_not_stall_the_host(subject: Subj
     assert result.outcome == "ok", result
     assert result.artifacts
 
-    before = reset_peak()
+    gc.collect()
+    before = forget_peak()
     await shown(result)
-    assert peak() - before < MOST_GROWTH
+    assert peak_memory() - before < MOST_GROWTH
     assert await median_excess(lambda: shown(result)) < MOST_EXCESS_S

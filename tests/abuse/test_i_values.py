@@ -220,7 +220,8 @@ FORGE = """
             return host_tools._call(tool, {"file" if tool == "size" else "image": {"codeact": "file", "path": path}})
         except Exception as error:
             return type(error).__name__
-    for path in ("/proc/self/environ", "/proc/1/mem", "/tmp/../proc/1/environ", "/tmp/link", "/tmp/pipe", "/tmp/large",
+    for path in ("/proc/self/environ", "//proc/1/maps", "/proc/1/mem", "/proc/self/root/proc/1/maps",
+                 "/tmp/../proc/1/environ", "/tmp/link", "/tmp/pipe", "/tmp/large",
                  "/dev/zero", "/sys/kernel/notes", "etc/passwd", "", "/tmp", "/tmp/missing", "/nul\\0"):
         assert attempt("size", path) not in (0, 1) and isinstance(attempt("size", path), str), path
         assert isinstance(attempt("width", path), str), path

@@ -1,4 +1,4 @@
-"""Ports and jobs of hostile programs, with `Sandbox` and `AsyncSandbox` on both backends."""
+"""Ports and jobs of hostile programs, on both backends."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
+from codeact_sandbox import AsyncSandbox
 from codeact_sandbox.egress.channels import MAX_CHANNELS
-
-from .faces import EACH, sandbox
 
 ECHO, FULL, DEAF, FLOOD, RESET = range(8001, 8006)
 SERVER = f"""
@@ -46,11 +45,10 @@ print("ready", flush=True)
 pytestmark = pytest.mark.usefixtures("untouched")
 
 
-@pytest_asyncio.fixture(params=EACH, ids="-".join)
+@pytest_asyncio.fixture(params=["docker", "bubblewrap"])
 async def box(request: pytest.FixtureRequest, untouched: None) -> AsyncIterator[Any]:
-    backend, face = request.param
-    request.getfixturevalue("default_image" if backend == "docker" else backend)
-    async with sandbox(backend, face, timeout=20, memory="256m", output=64 * 1024) as started:
+    request.getfixturevalue("default_image" if request.param == "docker" else "bubblewrap")
+    async with AsyncSandbox(request.param, timeout=20, memory="256m", output=64 * 1024) as started:
         yield started
 
 

@@ -100,18 +100,6 @@ async def test_control_the_server_gets_the_value_and_the_code_does_not(
     assert VALUE not in caplog.text
 
 
-ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
-    "base64": base64.b64encode,
-    "base64 at 1": lambda value: base64.b64encode(b"x" + value + b"y"),
-    "base64 at 2": lambda value: base64.urlsafe_b64encode(b"xy" + value + b"y"),
-    "hexadecimal": lambda value: value.hex().encode(),
-    "URL": lambda value: b"".join(b"%%%02x" % byte for byte in value),
-    "plain": lambda value: value,
-    "small letters": lambda value: value.lower(),
-    "capitals": lambda value: value.upper(),
-}
-
-
 def chunked(data: bytes, size: int) -> list[bytes]:
     """An answer in chunks of that size, each sent on its own."""
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
@@ -122,8 +110,8 @@ def chunked(data: bytes, size: int) -> list[bytes]:
 # Case M1.
 @one_kind
 async def test_a_server_that_sends_it_back(subject: Subject, there: Reflector) -> None:
-    for name, encode in ENCODINGS.items():
-        sent = encode(VALUE.encode())
+    """In other encodings and cut anywhere: see `test_a_value_is_masked_however_it_is_cut`."""
+    for sent in (VALUE.encode(), base64.b64encode(b"xy" + VALUE.encode())):
         ways: dict[str, list[bytes]] = {
             "body": [answer(b"<" + sent + b">")],
             "header": [answer(b"", X_Key=sent.decode(), Location=f"https://other.example/{sent.decode()}")],
@@ -135,8 +123,8 @@ async def test_a_server_that_sends_it_back(subject: Subject, there: Reflector) -
         for way, pieces in ways.items():
             there.answers = lambda _request, pieces=pieces: pieces  # type: ignore[misc]
             output = await said(subject, there, '    print(get("/", f"X-Key: {KEY}"))')
-            assert "*" * 12 in output, (name, way, output)
-            assert sent.decode()[4:12] not in output, (name, way, output)
+            assert "*" * 12 in output, (way, output)
+            assert sent.decode()[4:12] not in output, (way, output)
 
 
 # Case M1.

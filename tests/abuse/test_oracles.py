@@ -3,12 +3,12 @@
 import asyncio
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
 from codeact_sandbox.backends.docker.engine import connect
+from codeact_sandbox.backends.docker.leftovers import owner_labels
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 from . import oracles
@@ -23,31 +23,17 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oracles, "CLEARING_UP_S", 0.1)
 
 
-@contextmanager
-def _container_left() -> Iterator[str]:
-    labels = {
-        "org.autogen-codeact.kind": "sandbox",
-        "org.autogen-codeact.owner": f"{socket.gethostname()}:{os.getpid()}",
-    }
-    with closing(connect()) as client:
-        container = client.create_container(DEFAULT_IMAGE, ["true"], labels=labels)
-        try:
-            yield "containers"
-        finally:
-            client.remove_container(container, force=True)
-
-
-PLANTED = [plant for name, plant in list(globals().items()) if name.endswith("_left")]
-
-
-@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.strip("_"))
-async def test_what_is_left_behind_is_noticed(plant, canaries, request):
-    if plant is _container_left:
-        request.getfixturevalue("docker_engine")
+@pytest.mark.usefixtures("docker_engine")
+async def test_what_is_left_behind_is_noticed(canaries: Canaries) -> None:
     host = HostState.observe(canaries)
     await host.check(())
-    with plant() as where, pytest.raises(AssertionError, match=where):
-        await host.check(())
+    with closing(connect()) as client:
+        container = client.create_container(DEFAULT_IMAGE, ["true"], labels=owner_labels())
+        try:
+            with pytest.raises(AssertionError, match="containers"):
+                await host.check(())
+        finally:
+            client.remove_container(container, force=True)
 
 
 async def test_a_connection_to_a_port_is_noticed(canaries: Canaries) -> None:

@@ -24,7 +24,7 @@ from codeact_sandbox import Secret
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DERIVED
 from codeact_sandbox.types.options import DEFAULT_IMAGE
-from tests.sandbox.conftest import containers
+from tests.abuse.oracles import containers
 from tests.sandbox.images import make_wheel
 from tests.sandbox.sandboxes import inspect, out, run
 

@@ -4,8 +4,6 @@ import asyncio
 import functools
 import gc
 import inspect
-import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
@@ -111,14 +109,6 @@ async def known(session: DockerCommandLineCodeExecutor) -> DockerCommandLineCode
     return session
 
 
-def containers() -> set[str]:
-    """The sandboxes of this process, in whatever state."""
-    with closing(oracles.known_engine()) as client:
-        owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
-        found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
-    return {container["Names"][0].lstrip("/") for container in found}
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
 async def module_loop() -> None:
     """Make the module's event loop before any test counts descriptors, whichever test is the first to use it."""
@@ -139,15 +129,15 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def present() -> dict[str, set[str]]:
     """The containers of this process, its threads of ours and its descriptors."""
-    return {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
+    return {"containers": oracles.containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
 
 
 def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:
-    """What there is more than before; sockets with their addresses."""
+    """What there is more than before."""
     if not any(_more_than(before).values()):
         return {}
     gc.collect()  # garbage may hold what is left
-    return oracles.with_details({kind: found for kind, found in _more_than(before).items() if found})
+    return {kind: found for kind, found in _more_than(before).items() if found}
 
 
 def _more_than(before: dict[str, set[str]]) -> dict[str, set[str]]:

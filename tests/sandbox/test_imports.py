@@ -1,6 +1,7 @@
 """What the sandbox library imports, and which way imports between our packages point."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,8 @@ def module_name(path: Path) -> str:
     return ".".join(own[:-1] if own[-1] == "__init__" else own)
 
 
-def imported_by(path: Path, known: set[str]) -> set[str]:
+@functools.cache
+def imported_by(path: Path, known: frozenset[str]) -> set[str]:
     """Return our modules that a file imports, also those only for type checkers and those inside functions."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -84,7 +86,7 @@ def imported_by(path: Path, known: set[str]) -> set[str]:
 
 def test_imports_between_our_packages_point_down() -> None:
     upward: dict[str, set[str]] = {}
-    known = {module_name(path) for path in source_files()}
+    known = frozenset(map(module_name, source_files()))
     for path in source_files():
         parts = module_name(path).split(".")
         layer = "sandbox" if parts[0] == "codeact_sandbox" else parts[1]
@@ -97,10 +99,11 @@ def test_imports_between_our_packages_point_down() -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
+    known = frozenset(map(module_name, source_files()))
     paths = {module_name(path): path for path in source_files() if "runner" not in path.parts}
     # The names that a package exports lazily are not imports of the package itself.
     graph = {
-        name: imported_by(path, set(paths)) & paths.keys() - {name}
+        name: imported_by(path, known) & paths.keys() - {name}
         for name, path in paths.items()
         if path.name != "__init__.py"
     }

@@ -1,9 +1,6 @@
 """The options model, one place where an option is written down; and the default of the memory limit."""
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,13 +29,6 @@ NO_NETWORK = (
         ({"colour": "red"}, TypeError, "DockerOptions() has no option 'colour'"),
         ({"mode": "repl"}, ValueError, "mode must be 'process' or 'session', not 'repl'"),
         ({"timeout": 0}, ValueError, "Timeout must be greater than or equal to 1 ms (timeout=0.001), not 0 s"),
-        (
-            {"timeout": float("nan")},
-            ValueError,
-            "Timeout must be greater than or equal to 1 ms (timeout=0.001), not nan s",
-        ),
-        ({"timeout": True}, ValueError, "timeout must be a number of seconds, not True"),
-        ({"timeout": None}, ValueError, "timeout must be a number of seconds, not None"),
         ({"timeout": "10"}, ValueError, "timeout must be a number of seconds, not '10'"),
         (
             {"limits": "1g"},
@@ -48,15 +38,8 @@ NO_NETWORK = (
         ({"network": True}, ValueError, f"network=True {NO_NETWORK}"),
         ({"network": ""}, ValueError, f"network='' {NO_NETWORK}"),
         ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
-        ({"preload": 5}, TypeError, "preload must be a list of names, not 5"),
         ({"data": {"a": "b"}}, TypeError, "data must be a list of names, not {'a': 'b'}"),
         ({"memory": [1]}, ValueError, "DockerOptions(memory=…): must be a string"),
-        ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),
-        (
-            {"allow_pip": "perhaps"},
-            ValueError,
-            "DockerOptions(allow_pip=…): must be True or False",
-        ),
         (
             {"network": "bridge", "allow_domains": ["a.example"]},
             ValueError,
@@ -144,48 +127,6 @@ def test_texts_of_a_command_line_become_arguments() -> None:
             parse_texts([wrong])
     with pytest.raises(ValueError, match=r"with the name of an option; did you mean 'memory'\?$"):
         parse_texts(["memry=2g"])
-
-
-# What somebody who adds an option writes is the class body; the rest puts it in the place of the real model.
-PROGRAM = """
-from typing import Annotated
-from pydantic import Field
-from codeact_sandbox.types import options
-
-class BubblewrapOptions(options.BubblewrapOptions):
-    dummy: Annotated[int, Field(description="An option that was added.")] = 3
-
-options.BubblewrapOptions = options.OPTIONS["bubblewrap"] = BubblewrapOptions
-
-import asyncio, inspect
-from codeact_sandbox import AsyncSandbox
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, ExecutorPool
-from autogen_codeact.cli.mcp import sandbox_of
-from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_core.code_executor import CodeExecutor
-
-assert inspect.signature(Executor).parameters["dummy"].default == 3
-assert "dummy: An option that was added. Default 3." in Executor.__init__.__doc__
-config = Executor(dummy=4).dump_component()
-assert config.config["dummy"] == 4
-assert CodeExecutor.load_component(config).sandbox.options.dummy == 4
-assert AsyncSandbox("bubblewrap", dummy=5).options.dummy == 5
-assert SandboxChoice("bubblewrap", others=("dummy=6",)).options()["dummy"] == 6
-assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",))).options.dummy == 9
-pool = ExecutorPool(backend="bubblewrap", dummy=7)
-try:
-    pool.executor(dummy=8)
-except ValueError as error:
-    assert "differ in dummy" in str(error)
-else:
-    raise AssertionError("it is not compared")
-print("found everywhere")
-"""
-
-
-def test_an_option_is_added_in_one_place() -> None:
-    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, cwd=Path("/"))
-    assert (run.stdout, run.stderr) == ("found everywhere\n", "")
 
 
 GIB = 1024**3

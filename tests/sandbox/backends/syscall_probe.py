@@ -358,7 +358,7 @@ def outcomes(cases):
     return found
 
 
-def main(wanted=None):
+def main():
     cases = {name: (lambda name=name: call(name)) for name in TRIED}
     cases.update((name, attempt) for name, attempt in REFUSED.items() if name.split()[0] in NUMBERS)
     cases.update(
@@ -368,4 +368,4 @@ def main(wanted=None):
     )
     if platform.machine() == "x86_64":
         cases.update(FOREIGN)
-    print(json.dumps(outcomes({name: attempt for name, attempt in cases.items() if wanted is None or name in wanted})))
+    print(json.dumps(outcomes(cases)))

@@ -43,6 +43,7 @@ class TestInside:
 
 
 class TestContainerConfiguration:
+    # Case 38.
     async def test_container_has_the_default_configuration(self, executor):
         found = container_of(executor)
         host, config = found["HostConfig"], found["Config"]
@@ -65,6 +66,9 @@ class TestContainerConfiguration:
             "DeviceRequests": None,
             "ExtraHosts": None,
             "VolumesFrom": None,
+            "UsernsMode": "",
+            "Links": None,
+            "GroupAdd": None,
         }
         assert {key: host[key] for key in expected} == expected
         assert not host["Binds"]

@@ -19,7 +19,7 @@ from autogen_codeact.executors import (
     SandboxStartError,
 )
 from codeact_sandbox.backends.docker.engine import connect
-from tests.sandbox.conftest import containers
+from tests.abuse.oracles import containers
 from tests.sandbox.sandboxes import block, out, run
 
 

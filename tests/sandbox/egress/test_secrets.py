@@ -191,7 +191,8 @@ def reflected(value: str) -> list[bytes]:
     mixed = b"prefix:" + raw + b":suffix"
     encoded = [base64.b64encode(b"x" * size + raw + b"y" * more) for size in range(4) for more in range(4)]
     return [
-        raw, mixed, raw.hex().encode(), raw.hex().upper().encode(), quote(value, safe="").encode(), quote(value).encode(),
+        raw, raw.lower(), raw.upper(), mixed,
+        raw.hex().encode(), raw.hex().upper().encode(), quote(value, safe="").encode(), quote(value).encode(),
         json.dumps(value).encode(), "".join(f"%{byte:02x}" for byte in raw).encode(),
         *encoded, *(base64.urlsafe_b64encode(base64.b64decode(each)) for each in encoded),
     ]  # fmt: skip

@@ -96,15 +96,6 @@ async def several(played: Played, count: int, code: bytes = b"pass") -> None:
 
 
 class TestAnswers:
-    def test_answers_reach_one_event_loop_after_the_other(self, played: Played) -> None:
-        for _ in range(3):
-            assert asyncio.run(played.block()) == b"1\n"
-        loops = [asyncio.new_event_loop() for _ in range(2)]
-        for loop in loops * 3:
-            assert loop.run_until_complete(played.block()) == b"1\n"
-        for loop in loops:
-            loop.close()
-
     def test_answers_reach_another_event_loop_while_the_first_one_is_busy(self, played: Played) -> None:
         async def hold_up() -> None:
             await played.block()
@@ -122,18 +113,6 @@ class TestAnswers:
 
 
 class TestStates:
-    def test_states_follow_in_order(self) -> None:
-        stream = SocketStream()
-        connection = Connection(stream, "played")
-        assert connection.state is State.CONNECTING
-        connection.open()
-        stream.other.sendall(raw(b"H", 0, message(HELLO)))
-        assert connection.hello.result(DEADLINE_S) == HELLO
-        assert connection.state is State.READY
-        assert connection.close(DEADLINE_S)
-        assert connection.state is State.CLOSED
-        stream.other.close()
-
     @pytest.mark.parametrize("kind", [b"O", b"E", b"D", b"A", b"T", b"U"])
     def test_answer_before_the_hello_is_refused(self, kind: Any) -> None:
         error = self._error_of(raw(kind, 1, message(RESULT)))

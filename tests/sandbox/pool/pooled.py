@@ -12,8 +12,8 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutorPoo
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
+from tests.abuse.oracles import containers
 from tests.sandbox.bubblewrapped import descendants, pid_one
-from tests.sandbox.conftest import containers
 from tests.sandbox.sandboxes import pause_container
 
 KINDS = ("docker", "bubblewrap")

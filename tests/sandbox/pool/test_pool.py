@@ -1,12 +1,14 @@
 """Sandboxes started ahead: one lease each, bounded, nothing whatever happens to them or to the engine."""
 
 import asyncio
+import logging
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import (
@@ -21,7 +23,9 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.async_sandbox import LOST
 from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.host.protocol import Hello
 from codeact_sandbox.types.tool import ToolAnswer
+from tests.abuse.test_h_cancel import CancelAt
 from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until
 from tests.sandbox.sandboxes import block, out, run
 
@@ -82,6 +86,7 @@ class TestLease:
                 assert await out(executor, "print(6 * 7)") == "42\n"
                 assert pool.leased == 1
 
+    # Case 80.
     @ONE_KIND
     async def test_lease_ends_its_sandbox_and_the_next_gets_another(self, kind: str) -> None:
         names = set()
@@ -265,3 +270,79 @@ class TestOptions:
             async with executor:
                 result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())
                 assert (result.value_repr, executor.timeout) == ("42", 3)
+
+
+class TestIdleSandboxes:
+    async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(self, kind, caplog):
+        caplog.set_level(logging.INFO, "codeact_sandbox")
+        async with make(kind, leases=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGKILL)
+            await until(lambda: ready_names(pool) - {first})
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+        said = [record.getMessage() for record in caplog.records if "has ended while idle" in record.getMessage()]
+        assert len(said) == 1
+        assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
+
+    async def test_sandbox_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
+        async with make(kind, leases=1, max_alive=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGSTOP)
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+
+    @ONE_KIND
+    async def test_sandboxes_that_die_at_once_are_started_again(self, kind: str) -> None:
+        pool = make(kind)
+        starts = []
+        real = pool.make_client
+
+        def dying() -> RunnerClient:
+            client = real()
+            start = client.start
+
+            async def start_and_die() -> Hello:
+                hello = await start()
+                starts.append(client)
+                if len(starts) < 3:
+                    await client.stop()
+                return hello
+
+            client.start = start_and_die  # type: ignore[method-assign]
+            return client
+
+        pool.make_client = dying  # type: ignore[method-assign]
+        async with pool:
+            await until(lambda: len(starts) == 3 and pool.idle == 1, 20)
+
+
+@pytest_asyncio.fixture
+async def tight(kind: str) -> AsyncIterator[ExecutorPool]:
+    """A pool of one: a sandbox that is lost to it is missed by the next user."""
+    async with ExecutorPool(1, backend=kind, max_alive=1, acquire_timeout=20) as pool:
+        await pool.ready(30)
+        yield pool
+
+
+async def test_a_start_cancelled_at_any_await_gives_its_sandbox_back(tight: ExecutorPool) -> None:
+    for number in range(1, 40):
+        executor = tight.executor(init_command="true")
+        task = asyncio.create_task(CancelAt(executor.start(), number))
+        await asyncio.wait({task}, timeout=20)
+        assert task.done()
+        if not task.cancelled():
+            task.result()
+            await executor.stop()
+            break
+        await tight.ready(20)
+        assert (tight.idle, tight.leased) == (1, 0)
+    assert number >= 4
+    async with tight.executor() as next_one:
+        assert await out(next_one, "print(1)") == "1\n"
+    await tight.ready(20)
+    assert (tight.idle, tight.leased) == (1, 0)

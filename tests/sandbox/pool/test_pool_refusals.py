@@ -119,16 +119,6 @@ class TestNoEngine:
             "no sandbox could be started for the pool, it tries again with the next request" in text for text in warned
         )
 
-    async def test_missing_engine_is_not_asked_again_without_a_request(self, proxy: EngineProxy) -> None:
-        proxy.on("GET", "_ping", "drop")
-        async with ExecutorPool(4, docker_host=proxy.address) as pool:
-            with pytest.raises(SandboxUnavailable):
-                await pool.ready()
-            await asyncio.sleep(0.5)
-            asked = len(proxy.requests)
-            await asyncio.sleep(1)
-            assert len(proxy.requests) == asked
-
     async def test_engine_that_hangs_delays_callers_until_the_deadline_at_most(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "", "hold")
         async with ExecutorPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
@@ -147,10 +137,3 @@ class TestNoEngine:
             async with pool.executor() as executor:
                 assert await out(executor, "print(1)") == "1\n"
                 await until(lambda: pool.idle == 2, 40)
-
-
-class TestNoBubblewrap:
-    async def test_missing_bubblewrap_is_said_at_once(self, bubblewrap: None) -> None:
-        async with ExecutorPool(2, backend="bubblewrap", python="/no/such/python") as pool:
-            with pytest.raises((SandboxUnavailable, SandboxStartError), match="/no/such/python"):
-                await pool.acquire()

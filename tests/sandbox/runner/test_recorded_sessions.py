@@ -10,7 +10,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 
-pytestmark = pytest.mark.usefixtures("docker_engine")
+pytestmark = [pytest.mark.more, pytest.mark.usefixtures("docker_engine")]
 
 # Answers whose output differs from the recorded one, or that have none, each with its cause.
 TORA_MISSES = {146: "the model's code is a syntax error (it assigns to `blocks_1/4_500`), and no output was recorded"}

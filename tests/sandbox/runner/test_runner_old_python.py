@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,47 +184,40 @@ class TestSessionMode:
         assert result["notes"] == ["Written meanwhile by threads of earlier blocks: late\n"]
 
 
+def boot(python: str, sent: bytes = b"", code: str = runner_modules.BOOT, **options: Any) -> tuple[int, str, str]:
+    """Run the boot code and hang up; gives the exit code and both streams."""
+    command = [python, "-I", "-S", "-c", code]
+    done = subprocess.run(command, input=sent, capture_output=True, check=False, **options)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
 class TestBootCode:
     @pytest.mark.parametrize("version", ["3.6", "3.7"])
     def test_boot_code_refuses_an_older_python_with_a_message(self, version: str) -> None:
         python = find_python(version)
         if python is None:
             pytest.skip(f"no Python {version} on this machine")
-        ended = subprocess.run(
-            [python, "-I", "-S", "-c", runner_modules.BOOT], input=b"", capture_output=True, check=False
-        )
-        assert ended.returncode == 1
-        assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
+        code, _, errors = boot(python)
+        assert (code, f"needs Python 3.8 or later, this image has {version}." in errors) == (1, True)
 
     def test_boot_code_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
         for sent in (b"", b"B\0", runner_modules.compiled_frame()[:1000], runner_modules.compiled_frame()):
-            ended = subprocess.run(
-                [python, "-I", "-S", "-c", runner_modules.BOOT], input=sent, capture_output=True, check=False
-            )
-            assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+            assert boot(python, sent) == (0, "", "")
 
     def test_boot_code_refuses_a_frame_that_is_too_large(self, python: str) -> None:
         sent = b"B" + (0).to_bytes(4, "big") + (2**32 - 1).to_bytes(4, "big")
-        ended = subprocess.run(
-            [python, "-I", "-S", "-c", runner_modules.BOOT], input=sent, capture_output=True, check=False
-        )
-        assert (ended.returncode, ended.stderr) == (1, b"a frame is too large\n")
+        assert boot(python, sent) == (1, "", "a frame is too large\n")
 
     @pytest.mark.parametrize(
-        "boot", [runner_modules.BOOT, runner_modules.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
+        "code",
+        [runner_modules.BOOT, runner_modules.boot({"PYTHONHASHSEED": "0"})],
+        ids=["isolated", "seeded"],
     )
-    def test_boot_code_imports_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
+    def test_boot_code_imports_no_module_from_the_workspace(self, python, tmp_path, code):
         for name in ("json", "struct", "types", "os", "builtins", "encodings", "codecs", "site"):
             (tmp_path / f"{name}.py").write_text("print('taken')")
-        ended = subprocess.run(
-            [python, "-I", "-S", "-c", boot],
-            input=b"",
-            capture_output=True,
-            check=False,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONPYCACHEPREFIX": str(tmp_path)},
-        )
-        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+        env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONPYCACHEPREFIX": str(tmp_path)}
+        assert boot(python, code=code, cwd=tmp_path, env=env) == (0, "", "")
 
     def test_interpreter_with_a_hash_seed_has_the_variables_of_the_code(self, python: str, tmp_path: Path) -> None:
         given = {"PYTHONHASHSEED": "7", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/given", "KEY": "k"}

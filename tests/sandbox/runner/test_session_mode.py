@@ -108,6 +108,7 @@ class TestStreams:
         """
         assert await out(session, code) == "0\n0\n1\n-1\n2\n-2\nsub\nend\n"
 
+    # Case 19.
     async def test_output_of_a_thread_between_two_blocks_is_in_the_notes(self, session):
         await out(session, "import threading; timer = threading.Timer(0.2, print, ['between']); timer.start()")
         await asyncio.sleep(1)

@@ -137,6 +137,7 @@ async def test_server_that_can_not_be_used_is_an_error_that_says_why() -> None:
             assert message in str(raised.value)
 
 
+# Case K25.
 async def test_server_that_ends_is_an_error_of_the_call_and_started_again_with_the_sandbox() -> None:
     async with AsyncSandbox("bubblewrap", tools=[hostile(dies=True)]) as box:
         for _ in range(2):
