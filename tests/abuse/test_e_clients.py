@@ -1,7 +1,6 @@
-"""E. Host faults, 70 and 71: the client dies, and what it leaves is found; a network breaks without a word."""
+"""E. Host faults, 70 to 73: the client dies or cancels, a network breaks, and what is left is found."""
 
 import asyncio
-import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -11,32 +10,18 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
+from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker import stream
 from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX
 from codeact_sandbox.types.options import DEFAULT_IMAGE
-from tests.cases import case
-from tests.sandbox.bubblewrapped import alive, open_folder, pid_one
 from tests.sandbox.sandboxes import out, pause_container, run
 
 from .engine_proxy import EngineProxy, engine_proxy
-from .faults import Client, begin, client, engine, eventually, exists, rest
-from .oracles import processes_in
+from .faults import begin, client, engine, eventually, exists, must_cancel, rest
+from .oracles import sandboxes
 from .subject import Kind
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
-
-GONE_S = 30.0
-"""In all. Ten seconds are promised; a quiet machine takes two, and one under load starts the other clients meanwhile."""
-FLOOD = "import os\nopen('begun', 'w').close()\nwhile True:\n    os.write(1, b'x' * 65536)"
-SLEEP = "open('begun', 'w').close()\nimport time\ntime.sleep(60)"
-IGNORE = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
-LEAVE = "import subprocess\nfor _ in range(3): subprocess.Popen(['setsid', 'sleep', '600'])\n"
-WORK = {
-    "nothing": None,
-    "sleeps": SLEEP,
-    "floods": FLOOD,
-    "ignores signals and has left children": LEAVE + IGNORE + LEAVE + SLEEP,
-}
 
 
 @pytest.fixture
@@ -44,36 +29,6 @@ def network() -> Iterator[EngineProxy]:
     """The engine behind a network that can break."""
     with engine_proxy(network=True) as made:
         yield made
-
-
-def pid_of(kind: Kind, other: Client) -> int:
-    """The supervisor of another process's sandbox, as this machine counts."""
-    if kind.engine == "bubblewrap":
-        return pid_one(other.process.pid)
-    return int(engine(lambda api: api.inspect_container(other.name))["State"]["Pid"])
-
-
-# Case 70.
-async def test_when_the_client_is_sigkilled_its_sandbox_is_gone_in_time(kind: Kind) -> None:
-    """Whatever it does, each kind of work in a client of its own, at the same time."""
-
-    async def check(work: str) -> None:
-        executor, code = f"{kind.engine.capitalize()}CommandLineCodeExecutor", WORK[work]
-        with case(work), open_folder() as folder:
-            folder.chmod(0o777)
-            with client(executor, mode=kind.mode, bind_dir=str(folder), timeout=60) as other:
-                supervisor = pid_of(kind, other)
-                if code is not None:
-                    other.send(code)
-                    await eventually(Path(folder, "begun").exists, 20)
-                namespace = os.stat(f"/proc/{supervisor}/ns/pid").st_ino
-                other.kill()
-                await eventually(lambda: gone(supervisor, namespace, other), GONE_S)
-
-    def gone(supervisor: int, namespace: int, other: Client) -> bool:
-        return not (alive(supervisor) or processes_in({namespace}) or (kind.engine == "docker" and exists(other.name)))
-
-    await asyncio.gather(*map(check, WORK))
 
 
 class TestLease:
@@ -171,3 +126,110 @@ async def test_the_sweep_of_a_start_removes_only_ours_whose_owner_is_dead() -> N
         for name in made:
             if exists(name):
                 engine(lambda api, name=name: api.remove_container(name, force=True))
+
+
+KINDS = [Kind("docker", "process"), Kind("bubblewrap", "process")]
+BEFORE_IT_IS_GONE_S = 30.0
+
+
+@pytest.fixture
+def executor(kind: Kind, tmp_path: Path) -> SandboxCodeExecutor:
+    """One of each kind, with a folder to keep in step; it has not been started."""
+    return kind.make(work_dir=tmp_path / "work", timeout=30)
+
+
+async def works_again(executor: SandboxCodeExecutor) -> None:
+    """Whatever was cancelled, the executor serves the next block."""
+    async with executor:
+        assert await out(executor, "print('again')") == "again\n"
+
+
+# Case 72.
+@pytest.mark.timeout(150)
+async def test_cancel_while_the_engine_is_busy_waits_until_the_half_made_container_is_gone(proxy):
+    """The executor starts again after each of them."""
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+    for step in ("create", "attach", "start"):
+        rule = proxy.on("POST", f"/{step}", "hold answer", times=1)
+        starting = asyncio.ensure_future(executor.start())
+        assert await asyncio.to_thread(rule.seen.wait, 20), step
+        name = executor.container_name
+        await eventually(lambda: exists(name))  # noqa: B023
+        starting.cancel()
+        await asyncio.sleep(0.3)
+        # It has something to clear away first.
+        assert not starting.done(), step
+        rule.release()
+        await asyncio.wait({starting}, timeout=BEFORE_IT_IS_GONE_S)
+        assert starting.cancelled(), step
+        assert not exists(name), step
+    await works_again(executor)
+
+
+# Case 72.
+async def test_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(proxy, monkeypatch):
+    monkeypatch.setattr("codeact_sandbox.host.client.CANCEL_TIMEOUT_S", 1.0)
+    rule = proxy.on("POST", "/create", "hold answer", times=1)
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+    starting = asyncio.ensure_future(executor.start())
+    assert await asyncio.to_thread(rule.seen.wait, 20)
+    await eventually(lambda: exists(executor.container_name))
+    await must_cancel(starting)
+    name = executor.container_name
+    assert exists(name)
+    rule.release()
+    await eventually(lambda: not exists(name))
+    await works_again(executor)
+
+
+# Case 72.
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("delays", [[0, 0.003, 0.01, 0.03], [0.1, 0.2, 0.3, 0.5]], ids=["early", "late"])
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+async def test_cancel_during_start_leaves_nothing(executor: SandboxCodeExecutor, delays: list[float]) -> None:
+    """The executor starts again after each of them; what is wrong with it then shows in the last one, too."""
+    before = sandboxes()
+    for delay in delays:
+        starting = asyncio.ensure_future(executor.start())
+        await asyncio.sleep(delay)
+        starting.cancel()
+        await asyncio.wait({starting}, timeout=BEFORE_IT_IS_GONE_S)
+        if not starting.cancelled():
+            await executor.stop()
+        assert sandboxes() <= before, delay
+    await works_again(executor)
+
+
+# Case 72.
+async def test_cancel_during_stop_stops_all_the_same(executor: SandboxCodeExecutor) -> None:
+    before = sandboxes()
+    await executor.start()
+    assert sandboxes() > before
+    stopping = asyncio.ensure_future(executor.stop())
+    await asyncio.sleep(0.005)
+    stopping.cancel()
+    await asyncio.wait({stopping}, timeout=BEFORE_IT_IS_GONE_S)
+    await eventually(lambda: sandboxes() <= before)
+    await works_again(executor)
+
+
+# Case 73.
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+async def test_stops_before_a_start_again_and_at_once(executor: SandboxCodeExecutor) -> None:
+    before = sandboxes()
+    await executor.stop()
+    await executor.start()
+    assert sandboxes() > before
+    await asyncio.gather(*(executor.stop() for _ in range(8)))
+    await executor.stop()
+    await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
+    await eventually(lambda: sandboxes() <= before)
+
+
+# Case 73.
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+async def test_a_stop_while_a_block_runs(executor: SandboxCodeExecutor) -> None:
+    running = await begin(executor)
+    await executor.stop()
+    with pytest.raises(SandboxDied, match="stopped"):
+        await rest(running)

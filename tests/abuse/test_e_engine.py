@@ -1,6 +1,6 @@
 """E. Host faults, 65 to 69 and 73 to 76: the engine or bubblewrap is away, refuses, hangs, restarts, or loses the sandbox.
 
-Cases 70 to 72 are in test_e_clients.py and test_e_cancel.py.
+Cases 70 to 73 are in test_e_clients.py.
 """
 
 import asyncio

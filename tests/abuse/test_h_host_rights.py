@@ -67,18 +67,3 @@ async def test_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, subjec
     owner, user = USERS[who]
     made = os.listdir(folder)
     assert {os.stat(folder / name).st_uid for name in made} == {int(user.partition(":")[0]) if user else owner}
-
-
-# Case H5.
-@each_engine
-async def test_without_the_filter_the_same_calls_make_set_user_id_files(folder: Path, subject: Subject) -> None:
-    """The control: the kernel and the folder would let the code do it."""
-    if subject.kind.engine == "bubblewrap":
-        pytest.skip("bubblewrap's filter can't be left out")
-    await start(subject, folder, seccomp="engine")
-    found = json.loads(await subject.out(TRY, timeout=20))
-    # An engine of before a call answers it with ENOSYS or EPERM itself, also where its mode has no such bit.
-    known = [name for name in CALLS if found[f"{name} sticky"] == "ok"]
-    assert len(known) >= len(CALLS) - 1
-    assert {found[f"{name} {bits}"] for name in known for bits in BITS} == {"ok"}
-    assert with_rights(folder)

@@ -8,7 +8,7 @@ import pytest
 from autogen_codeact.executors import AllowTools, AskPerson
 from tests.sandbox.tools.terminals import screen, terminal
 
-from .subject import each_engine, one_kind
+from .subject import each_engine
 
 __all__ = ["screen", "terminal"]  # fixtures
 READ, DELETE = "Allow read_note?", "Allow delete_all?"
@@ -77,29 +77,3 @@ async def test_an_answer_to_a_withdrawn_question_allows_nothing(subject, termina
     terminal.type("no\n")
     assert await running == "the person at the terminal said no\n"
     assert host.done == []
-
-
-# Case H4.
-@one_kind
-async def test_of_two_questions_at_once_each_has_its_own_answer(subject, terminal, screen):
-    host = Host()
-    await subject.start(host.options())
-    code = """
-        import asyncio
-        async def both():
-            print(await asyncio.gather(read_note.aio(), delete_all.aio(), return_exceptions=True))
-        asyncio.run(both())
-    """
-    terminal.type("y\ny\ny\n")  # typed ahead
-    running = asyncio.ensure_future(subject.out(code, timeout=30))
-    await screen.shows("Allow ")
-    first, second = sorted((READ, DELETE), key=lambda prompt: prompt not in screen.look())
-    assert second not in screen.look()
-    terminal.type("y\ny\n")  # the second one is not for what comes next
-    await screen.shows(second)
-    await asyncio.sleep(0.2)
-    done = [first.split()[1].rstrip("?")]
-    assert host.done == done
-    terminal.type("\n")
-    assert (await running).count("the person at the terminal said no") == 1
-    assert host.done == done

@@ -1,4 +1,4 @@
-"""I1. What code shows: hostile objects, huge figures and thousands of them, forged frames, and files in the host's folder."""
+"""I1 and K6. What code shows: hostile objects, huge figures, forged frames, and JSON that takes long to parse."""
 
 import html
 import json
@@ -8,6 +8,8 @@ from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.result import Result
 from tests.sandbox.sandboxes import FORGE
 
+from .lag import MOST_EXCESS_S, median_excess
+from .oracles import MIB
 from .subject import Subject, each_engine
 
 HOSTILE = {
@@ -128,3 +130,38 @@ def test_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
 def test_a_terminal_gets_no_control_sequences_of_the_code() -> None:
     result = Result(0, "\x1b]52;c;cm0=\x07\n 1%\r100%\n", value_repr="'\u202e'")
     assert result._repr_mimebundle_()["text/plain"] == "\\x1b]52;c;cm0=\\x07\n100%\n'\\u202e'"
+
+
+SHAPES = {
+    "floats": "[i * 1.2345678901e-5 for i in range(180_000)]",
+    "keys": "{str(i): i for i in range(220_000)}",
+    "long integers": "[10 ** 4200 + i for i in range(900)]",
+    "a long string": "['\\u20ac' * 600_000]",
+    "nested": "[eval('[' * 90 + ']' * 90) for i in range(800)]",
+    "short strings": "['\\\\\"' + str(i) for i in range(200_000)]",
+}
+SHOW_JSON = """
+    import sys
+    from IPython.display import display
+    sys.set_int_max_str_digits(0)
+    value = {shape}
+    for _ in range(4):
+        display({{"text/plain": "a display", "application/json": value}}, raw=True)
+"""
+
+
+# Case K6.
+@each_engine
+async def test_json_of_any_shape_is_not_parsed_on_arrival(subject: Subject) -> None:
+    await subject.start(memory="400m", output=MIB)
+    subject.kept = 128 * MIB
+    for name, shape in SHAPES.items():
+        code = SHOW_JSON.format(shape=shape)
+
+        async def load(name: str = name, code: str = code) -> None:
+            result = await subject.run(code, timeout=40)
+            assert result.outcome == "ok", (name, result.output)
+            assert [list(each.data) for each in result.displays] == [["text/plain", "application/json"]] * 4, name
+            assert all(isinstance(each.forms["application/json"], bytes) for each in result.displays), name
+
+        assert await median_excess(load) < MOST_EXCESS_S, name

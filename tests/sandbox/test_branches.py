@@ -1,13 +1,25 @@
-"""Branches of a session: kept, or as if they had not been."""
+"""Branches of a session: kept, or as if they had not been; and snapshots of a workspace as files."""
 
 import asyncio
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox, HostTool, Limits, Sandbox, SandboxDied, SandboxError, Unsupported
+from codeact_sandbox import (
+    AsyncSandbox,
+    HostTool,
+    Limits,
+    Sandbox,
+    SandboxDied,
+    SandboxError,
+    SandboxStartError,
+    Unsupported,
+)
+from codeact_sandbox.files.operations import FileInfo
 from tests.cases import case
+from tests.sandbox.test_exec import KINDS
 
 BACKENDS = ["docker", "bubblewrap"]
 # What a branch does is the same code for both; how a process is copied and its files are put back is not.
@@ -185,3 +197,31 @@ async def test_a_branch_whose_end_is_cancelled_never_becomes_the_session(backend
             await leaving
         after = await box.run("import os; print('x' in globals(), os.listdir())")
         assert (after.state, after.output, os.listdir(tmp_path)) == ("lost", "False []\n", [])
+
+
+@pytest.mark.parametrize(("backend", "mode"), KINDS)
+def test_a_snapshot_is_the_workspace_of_another_sandbox(
+    request: pytest.FixtureRequest, backend: str, mode: str, tmp_path: Path
+) -> None:
+    request.getfixturevalue("sandbox_image" if backend == "docker" else backend)
+    target = tmp_path / "snapshot.tar.gz"
+    with Sandbox(backend, mode=mode) as box:  # type: ignore[arg-type]
+        box.write("a/b.txt", "kept")
+        box.exec("ln -s a/b.txt link; mkdir empty; chmod 700 a/b.txt; touch -d @1000 a/b.txt")
+        assert box.snapshot(target) == target
+        with tarfile.open(box.snapshot(tmp_path / "less.tar.gz", exclude=["a", "emp"])) as less:
+            assert less.getnames() == ["empty", "link"]
+        Path(less.name).unlink()
+    with Sandbox(backend, mode=mode, snapshot=target) as box:  # type: ignore[arg-type]
+        assert [(each.path, each.type) for each in box.ls()] == [("a", "folder"), ("empty", "folder"), ("link", "link")]
+        assert box.stat("a/b.txt") == FileInfo("a/b.txt", "file", 4, 0o700, 1000.0)
+        assert box.run("print(open('link').read())").output == "kept\n"
+        assert Path(box.work_dir, "a/b.txt").read_text() == "kept"
+    whole = target.read_bytes()
+    for content, reason in ((whole[:-12], "broken or cut"), (b"hello", "broken or cut"), (None, "No such file")):
+        target.write_bytes(content) if content is not None else target.unlink()
+        with case(reason), pytest.raises(SandboxStartError, match=f"could not be restored: .*{reason}"):
+            Sandbox(backend, mode=mode, snapshot=target).start()  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="leave out work_dir= and bind_dir="):
+        Sandbox(backend, snapshot=target, work_dir=tmp_path)  # type: ignore[arg-type]
+    assert os.listdir(tmp_path) == []

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from codeact_sandbox import AsyncSandbox, Sandbox, SandboxFileError, SandboxTimeout, Unsupported
+from codeact_sandbox import AsyncSandbox, SandboxFileError, SandboxTimeout, Unsupported
 from codeact_sandbox.commands import Job
 from tests.cases import case
 
@@ -120,18 +120,3 @@ async def test_a_job_outlives_blocks_and_ends_when_it_is_told(box: AsyncSandbox)
     assert [(await each.wait(10)).exit_code for each in ended] == [3, 137]
     with pytest.raises(SandboxFileError):
         await job.write(b"more")
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_the_waiting_sandbox_has_the_same_methods() -> None:
-    def use() -> None:
-        with Sandbox("bubblewrap") as box:
-            assert box.exec(["cat"], stdin="text").stdout == "text"
-            job = box.start("echo job; exec sleep 100")
-            assert [each.id for each in box.jobs] == [job.id]
-            while not job.output().stdout:
-                time.sleep(0.02)
-            job.kill()
-            assert (job.wait().exit_code, job.output().stdout) == (137, "job\n")
-
-    await asyncio.to_thread(use)

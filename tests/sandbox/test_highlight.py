@@ -1,10 +1,13 @@
-"""How code is read for its colours."""
+"""How code is read for its colours, and carriage returns in output."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codeact_sandbox import highlight
-from codeact_sandbox.highlight import Highlighter, pieces
+from codeact_sandbox.highlight import pieces
+from codeact_sandbox.types.text import apply_carriage_returns
 
 LANGUAGES = ["python", "bash", "javascript", "json", "unknown"]
 
@@ -48,22 +51,40 @@ def test_the_pieces_are_the_code(code, language):
     assert [kind for kind, _ in found[1:]] != [kind for kind, _ in found[:-1]] or len(found) < 2
 
 
-def test_no_character_is_read_again(monkeypatch):
-    # By counting, because times depend on the machine: each search begins where the one before it has ended.
-    begins = []
+BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
 
-    class Counted:
-        def __init__(self, pattern):
-            self.pattern = pattern
 
-        def search(self, line, at):
-            begins.append((line, at))
-            return self.pattern.search(line, at)
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n", "plain\n"),
+        ("windows\r\nlines\r\n", "windows\r\nlines\r\n"),
+        (f"before\n{BAR}\nafter\n", "before\n100%|#####| 2/2\nafter\n"),
+        ("long text\rshort", "shorttext"),
+        ("done\r          \r", "\r"),
+        ("a\rb\r\n", "b\r\n"),
+        ("\r\r\n", "\r\n"),
+        ("working...\r", "working...\r"),
+        ("", ""),
+    ],
+)
+def test_each_line_has_its_last_state(text: Any, shown: Any) -> None:
+    assert apply_carriage_returns(text) == shown
 
-    tokens_of = highlight._tokens_of
-    monkeypatch.setattr(highlight, "_tokens_of", lambda name: Counted(tokens_of(name)))
-    for language in LANGUAGES[:-1]:
-        for line in ("<<-" + "a" * 500, '"' * 501, "\\" * 501, "'a\\" * 300, "/*" * 300, "1a " * 300, "$((" * 300):
-            begins.clear()
-            Highlighter(language).line(line)
-            assert [at for _, at in begins] == sorted({at for _, at in begins}), (language, line[:9])
+
+@given(st.text(alphabet="ab \r\n", max_size=40))
+def test_shown_text_is_what_a_terminal_shows(text: str) -> None:
+    expected = []
+    for line in text.split("\n"):
+        cells: list[str] = []
+        at = 0
+        for char in line.removesuffix("\r"):
+            if char == "\r":
+                at = 0
+            else:
+                cells[at : at + 1] = [char]
+                at += 1
+        overwritten = "\r" in line.removesuffix("\r")
+        end = "\r" if line.endswith("\r") else ""
+        expected.append(("".join(cells).rstrip(" ") if overwritten else "".join(cells)) + end)
+    assert apply_carriage_returns(text) == "\n".join(expected)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox
+from codeact_sandbox import AsyncSandbox, ToolApproval, ToolApprovalRequest
 
 events: list[tuple[Any, ...]] = []
 
@@ -46,10 +46,16 @@ class Observer:
         raise RuntimeError("an observer that fails disturbs nothing")
 
 
+async def approve(request: ToolApprovalRequest) -> ToolApproval:
+    events.append(("approved", request.name))
+    return ToolApproval(True)
+
+
 @pytest.mark.usefixtures("bubblewrap")
 async def test_events_come_in_this_order() -> None:
     events.clear()
-    box = AsyncSandbox("bubblewrap", tools=[add], recorder=Recorder(), observers=[Observer()])
+    watching = {"recorder": Recorder(), "observers": [Observer()]}
+    box = AsyncSandbox("bubblewrap", tools=[add], approve_tool=approve, **watching)
     async with box:
         assert (await box.run("x = add(40, 2)\nx")).output == "42\n"
         await box.run("1 / 0")
@@ -58,6 +64,7 @@ async def test_events_come_in_this_order() -> None:
     assert events == [
         ("started", "bubblewrap", True),
         ("block", 1, "python", "x = add(40, 2)\nx"),
+        ("approved", "add"),
         ("recorded intent", 1, "add", {"a": 40, "b": 2}, 1),
         ("call", "add"),
         ("add runs", 40, 2),

@@ -48,12 +48,6 @@ async def test_a_sandbox_sees_its_own_limits_and_can_not_change_them():
         assert result.exit_code == 1
 
 
-async def test_groups_are_gone_when_the_sandbox_is():
-    async with BubblewrapCommandLineCodeExecutor():
-        assert ours(os.getpid())
-    assert not ours(os.getpid())
-
-
 ABANDON = """
 import os, sys
 from autogen_codeact.executors import Limits

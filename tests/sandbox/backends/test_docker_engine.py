@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from codeact_sandbox.backends.docker.engine import EngineFailure, advice, connect
+from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.types.errors import SandboxUnavailable
 
 
@@ -85,17 +85,6 @@ def context_of(host: str, name: str = "elsewhere") -> str:
     return json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host, "SkipTLSVerify": False}}})
 
 
-def test_connect_returns_a_client_with_a_long_request_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DOCKER_CONFIG")
-    client = connect()
-    try:
-        assert client.ping()
-        assert tuple(map(int, client.api_version.split("."))) >= (1, 24)
-        assert client.timeout == 60
-    finally:
-        client.close()
-
-
 def test_the_argument_overrides_docker_host_which_overrides_the_context(folder, monkeypatch):
     with (
         engine_of_version(folder / "a", "1.31") as argument,
@@ -116,19 +105,3 @@ def test_a_context_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
     with pytest.raises(SandboxUnavailable, match=r"context nowhere does not exist.*docker context ls"):
         connect()
-
-
-def test_each_failure_names_the_engine_and_a_next_step() -> None:
-    cause = OSError("the cause")
-    steps = ("docker_host", "DOCKER_HOST", "systemctl", "usermod", "DOCKER_CERT_PATH", "docker version")
-    for failure in EngineFailure:
-        text = advice(failure, "tcp://engine:2376", cause)
-        assert "tcp://engine:2376" in text, (failure, text)
-        assert any(step in text for step in steps), (failure, text)
-    for failure, words in [
-        (EngineFailure.NO_SOCKET, "systemctl start docker"),
-        (EngineFailure.NO_SOCKET, "Docker Desktop"),
-        (EngineFailure.NO_PERMISSION, "rootless"),
-        (EngineFailure.NO_ANSWER, "restart"),
-    ]:
-        assert words in advice(failure, "tcp://engine:2376", cause), failure

@@ -4,7 +4,6 @@ import asyncio
 import threading
 
 import pytest
-from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.executors import Limits
 from codeact_sandbox.types.result import MEMORY_LINES
@@ -52,18 +51,6 @@ class TestLifecycle:
         thread.start()
         await asyncio.to_thread(thread.join)
         assert texts == ["elsewhere\n"]
-
-    async def test_config_makes_an_equal_executor(self, backend):
-        executor = backend.make(
-            timeout=7, limits=Limits(pids=77), environment={"A": "b"}, allow_domains=["*.ok.example:1"]
-        )
-        loaded = CodeExecutor.load_component(executor.dump_component())
-        assert type(loaded) is backend.kind
-        config = loaded.dump_component().config
-        assert config == executor.dump_component().config
-        assert (config["mode"], config["timeout"], config["limits"]["pids"]) == (backend.mode, 7, 77)
-        assert config["environment"] == {"A": "${A}"}  # never the value
-        assert config["allow_domains"] == ["*.ok.example:1"]
 
     async def test_options_of_the_start_take_effect(self, make):
         def double(x: int) -> int:

@@ -84,16 +84,6 @@ async def test_file_of_a_session_script_is_hidden(executor):
 
 
 @SESSIONS
-async def test_bash_start_file_of_the_user_still_runs(executor):
-    await run(
-        executor, "import os; os.environ['BASH_ENV'] = '/workspace/start'; open('/workspace/start', 'w').write('X=1')"
-    )
-    assert await out(executor, "echo $X $BASH_ENV; bash -c 'echo $X'", "bash") == "1 /workspace/start\n1\n"
-    await run(executor, "unset BASH_ENV", "bash")
-    assert await out(executor, "echo ${X-none}", "bash") == "none\n"
-
-
-@SESSIONS
 @pytest.mark.parametrize(
     ("signal", "state", "value"), [("TERM", "restored", "'before'\n"), ("KILL", "lost", "NameError")]
 )

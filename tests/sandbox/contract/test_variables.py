@@ -69,18 +69,3 @@ async def test_a_program_of_a_block_has_the_variables_at_its_start(make, backend
     await out(executor, "mkdir bin && printf '#!/bin/sh\\necho mine' > bin/mine && chmod 755 bin/mine", "sh")
     assert await out(executor, "mine", "sh") == "mine\n"
     assert await out(executor, "import subprocess; print(subprocess.check_output('mine').decode())") == "mine\n\n"
-
-
-@EACH_ONCE
-async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(make, backend):
-    executor = await make(environment={"PYTHONPATH": "/workspace/lib"})
-    await out(executor, "mkdir lib && echo 'def f(x): return x + 1' > lib/given.py", "sh")
-    assert await out(executor, "import given; print(given.f(1))") == "2\n"
-    assert await out(executor, "python3 -c 'import given; print(given.f(2))'", "sh") == "3\n"
-    code = """
-    import multiprocessing, given
-    if __name__ == "__main__":
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            print(pool.map(given.f, [3]))
-    """
-    assert await out(executor, code) == "[4]\n"

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -175,18 +174,3 @@ class TestHost:
             caught.value.__cause__, SandboxProtocolError
         )
         await made.stop()
-
-    async def test_host_ends_its_connections_and_its_thread_with_the_sandbox(self) -> None:
-        def play(other: socket.socket) -> None:
-            other.sendall(raw(b"H", 0, message(HELLO)) + OPEN)
-            time.sleep(0.2)
-            other.close()
-
-        made, _ = sandbox(play)
-        made.gateway = gateway = Gateway(Connector(Policy(["ok.example"])))
-        await made.start()
-        with pytest.raises(SandboxError):
-            await asyncio.wait_for(made.blocks.run({}, b"", 5), 10)
-        await made.stop()
-        assert not gateway._thread.is_alive()
-        assert not gateway._serving

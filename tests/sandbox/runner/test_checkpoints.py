@@ -38,14 +38,6 @@ class TestRollback:
             )
         await out(session, "os.chdir('/workspace')")
 
-    async def test_rollback_uses_the_latest_checkpoint(self, session: DockerCommandLineCodeExecutor) -> None:
-        for number in range(3):
-            await out(session, f"n = {number}")
-            await session.checkpoint()
-        await out(session, "n = 'changed'")
-        await session.rollback()
-        assert await out(session, "n") == "2\n"
-
     async def test_rollback_works_after_timeouts_crashes_and_restored_blocks(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", timeout=3)
         await out(executor, "x = 'at the checkpoint'")

@@ -102,24 +102,6 @@ class TestHost:
             runner = await start(take_them, python)
             assert runner.read(wire.COMPILED_MODULES).startswith(OWN)
 
-    async def test_host_replaces_compiled_modules_that_no_longer_fit(self, kept):
-        kept["image A"] = pack(wire.COMPILED_MODULES, 0, None, b"of another version")
-        runner = await start(compile_them, "image A")
-        assert runner.read(wire.COMPILED_MODULES) == b"of another version"
-        assert kept == {"image A": pack(wire.COMPILED_MODULES, 0, None, COMPILED)}
-
-    async def test_host_keeps_compiled_modules_of_a_few_images(self, kept, monkeypatch):
-        monkeypatch.setattr(runner_modules, "MAX_KEPT", 2)
-        for python in ("image A", "image B", "image C"):
-            await start(compile_them, python)
-        assert list(kept) == ["image B", "image C"]
-
-    async def test_host_forgets_compiled_modules_after_a_failed_start(self, kept):
-        kept["image A"] = kept["image B"] = pack(wire.COMPILED_MODULES, 0, None, COMPILED)
-        with pytest.raises(SandboxStartError):
-            await start(lambda runner: runner.send(b"!", message({"error": "bad marshal data"})), "image A")
-        assert list(kept) == ["image B"]
-
     @pytest.mark.parametrize(
         ("frames", "problem"),
         [
