@@ -1,9 +1,7 @@
 """What every case of the abuse suite stands on: a sandbox of its own, and the five oracles that look at it."""
 
-import os
-import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,22 +20,11 @@ from .lag import Control
 from .oracles import HostState
 from .subject import SUBJECTS, Kind, Subject
 
-CALL = pytest.StashKey[pytest.TestReport]()
-
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave the suite to `make test-hostile`, except the cases that the first promises need, which `make test` runs, too."""
     if item.get_closest_marker("first_promise") is None:
         item.add_marker(pytest.mark.hostile)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep how a case has ended, for the fixture that clears up after it."""
-    report = yield
-    if report.when == "call":
-        item.stash[CALL] = report
-    return report
 
 
 @pytest.fixture(scope="session")
@@ -62,21 +49,6 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
         yield
-
-
-@pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A small disk; its module's `DISK_OPTIONS` give its size."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    options = f"{request.module.DISK_OPTIONS},mode=0755"
-    command = ["mount", "-t", "tmpfs", "-o", options, "codeact-test", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("a small disk can be mounted as root only")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture

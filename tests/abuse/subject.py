@@ -18,6 +18,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionRe
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.host.client import RunnerClient
+from tests.sandbox.bubblewrapped import supervisors
 from tests.sandbox.sandboxes import block
 
 from .canaries import Canaries
@@ -26,7 +27,6 @@ from .oracles import (
     MIB,
     WRITTEN_BYTES,
     HostState,
-    descendants,
     eventually_empty,
     known_engine,
     processes_in,
@@ -58,9 +58,15 @@ class Kind:
     def __str__(self) -> str:
         return f"{self.engine}-{self.mode}"
 
+    @property
+    def session(self) -> bool:
+        """Whether its blocks share an interpreter."""
+        return self.mode == "session"
+
     def make(self, **options: Any) -> SandboxCodeExecutor:
-        """Make the executor, for a sandbox that nobody has used."""
-        return self.executor(mode=self.mode, **options)
+        """Make the executor, which has not been started."""
+        made: SandboxCodeExecutor = self.executor(mode=self.mode, **{"timeout": 30, **options})
+        return made
 
     @property
     def executor(self) -> Any:
@@ -92,7 +98,7 @@ class Subject:
     ) -> None:
         self._request = request
         self.kind = kind
-        self.session = kind.mode == "session"
+        self.session = kind.session
         self.canaries = canaries
         self.work_dir = work_dir
         self.limits = SMALL
@@ -274,14 +280,4 @@ def _pid_one_of(executor: SandboxCodeExecutor) -> int | None:
             return int(client.inspect_container(executor.container_name)["State"]["Pid"]) or None
         return None
     process = getattr(executor.sandbox.client and executor.sandbox.client._launcher, "_process", None)
-    return _pid_one_below(process.pid) if process is not None else None
-
-
-def _pid_one_below(parent: int) -> int | None:
-    for pid in sorted(descendants(parent)):
-        with contextlib.suppress(OSError):
-            status = Path(f"/proc/{pid}/status").read_text()
-            numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
-            if len(numbers) > 1 and numbers[-1] == "1":
-                return pid
-    return None
+    return next(iter(supervisors(process.pid)), None) if process is not None else None

@@ -21,7 +21,7 @@ from .subject import Kind
 pytestmark = pytest.mark.usefixtures("untouched")
 
 SIZE = 256 * 1024
-DISK_OPTIONS = f"size={SIZE},nr_inodes=16"
+DISK = f"size={SIZE},nr_inodes=16,mode=0755"
 FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 REPLACED = (
     "the work_dir was replaced by another folder or a symbolic link after the start. Restart the executor to use it."
@@ -33,6 +33,7 @@ def names(folder: Path) -> set[str]:
 
 
 # Cases 75, H18.
+@pytest.mark.parametrize("disk", [DISK], indirect=True)
 async def test_files_that_do_not_fit_are_not_partly_written_and_the_result_has_the_reason(kind, disk, caplog):
     (disk / "old").write_text("old")
     async with kind.make(work_dir=disk, delete_tmp_files=True) as executor:

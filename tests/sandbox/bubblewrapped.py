@@ -1,13 +1,12 @@
 """What the tests of bubblewrap share."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from codeact_sandbox.backends.bubblewrap.interpreter import HostUser, host_user
+from tests.abuse import oracles
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 
@@ -23,39 +22,30 @@ def open_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def sandbox_user() -> HostUser:
-    """The user of this machine that sandboxes belong to."""
-    return host_user()
-
-
 def descendants(pid: int) -> set[int]:
     """All processes below one, without zombies."""
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            state, parent = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state not in "ZX":
-            parents[int(name)] = int(parent)
-    found, todo = set(), {pid}
-    while todo:
-        todo = {child for child, parent in parents.items() if parent in todo}
-        found |= todo
-    return found
+    return set(filter(alive, oracles.descendants(pid)))
+
+
+def supervisors(pid: int) -> list[int]:
+    """The supervisors of sandboxes among the living processes below one."""
+    return [each for each in sorted(oracles.descendants(pid)) if _is_pid_one(each) and alive(each)]
+
+
+def _is_pid_one(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False  # it has gone meanwhile
+    numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
+    return len(numbers) > 1 and numbers[-1] == "1"
 
 
 def pid_one(pid: int, others: Collection[int] = ()) -> int:
-    """The supervisor among the living processes below one, by its number in its own namespace; not one of the others."""
-    for each in sorted(descendants(pid) - set(others)):
-        try:
-            status = Path(f"/proc/{each}/status").read_text()
-        except OSError:
-            continue  # it has gone meanwhile
-        numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
-        if len(numbers) > 1 and numbers[-1] == "1" and alive(each):  # not one that was killed, and not waited for
-            return each
-    raise AssertionError(f"no sandbox below {pid}")
+    """The supervisor among the living processes below one; not one of the others."""
+    found = [each for each in supervisors(pid) if each not in others]
+    assert found, f"no sandbox below {pid}"
+    return found[0]
 
 
 def alive(pid: int) -> bool:
@@ -64,13 +54,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def cgroups() -> set[str]:
-    """The control groups of all sandboxes on this machine; others' come and go while this looks."""
-    return {
-        f"{folder}/{name}"
-        for folder, below, _ in os.walk("/sys/fs/cgroup")
-        for name in below
-        if Path(folder).name == "autogen-codeact"
-    }

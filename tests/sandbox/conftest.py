@@ -74,6 +74,13 @@ def sandbox_image(docker_engine: str) -> str:
     return DEFAULT_IMAGE
 
 
+@pytest.fixture(params=["docker", "bubblewrap"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    """Each kind of sandbox; skipped where this machine has not got it."""
+    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
+    return request.param
+
+
 @pytest_asyncio.fixture
 async def make_executor(bubblewrap: None) -> AsyncIterator[MakeExecutor]:
     """Makes executors with bubblewrap, which starts fastest; they have been started, and are stopped after the test."""

@@ -97,11 +97,6 @@ def short_result(result: ExecutionResult) -> tuple[str, int, str]:
     return result.outcome, result.exit_code, result.output
 
 
-async def mark_is_kept(session: SandboxCodeExecutor) -> bool:
-    """Whether the session still has the variable of the fixture `known`."""
-    return await out(session, "mark") == "['set']\n"
-
-
 def inspect(client: APIClient, name: str | None) -> dict[str, Any]:
     """What the engine says of a container."""
     assert name is not None

@@ -4,6 +4,7 @@ import asyncio
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,21 +22,13 @@ from codeact_sandbox.files.operations import FileInfo
 from tests.cases import case
 from tests.sandbox.test_exec import KINDS
 
-BACKENDS = ["docker", "bubblewrap"]
 # What a branch does is the same code for both; how a process is copied and its files are put back is not.
 ON_BUBBLEWRAP = pytest.mark.parametrize("backend", ["bubblewrap"], indirect=True)
 SHOW = "import os, subprocess; print(x, sorted(os.listdir()), open('data.txt').read())"
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    request.getfixturevalue("sandbox_image" if name == "docker" else name)
-    return name
-
-
-def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> None:
-    with Sandbox(backend, work_dir=tmp_path) as box:  # type: ignore[arg-type]
+def test_a_branch_is_kept_or_leaves_no_trace(backend: Any, tmp_path: Path) -> None:
+    with Sandbox(backend, work_dir=tmp_path) as box:
         box.write("data.txt", "before")
         box.exec("mkdir -p empty; ln -s data.txt link; chmod 700 data.txt")
         box.run("x = 1; print(x)")
@@ -63,8 +56,8 @@ def test_a_branch_is_kept_or_leaves_no_trace(backend: str, tmp_path: Path) -> No
         }
 
 
-def test_files_that_the_session_has_open_are_the_ones_that_are_put_back(backend: str) -> None:
-    with Sandbox(backend) as box:  # type: ignore[arg-type]
+def test_files_that_the_session_has_open_are_the_ones_that_are_put_back(backend: Any) -> None:
+    with Sandbox(backend) as box:
         box.run(
             "import os, sqlite3; base = sqlite3.connect('base.db'); base.execute('create table t (x)'); base.commit()\n"
             "os.mkdir('sub'); log = open('sub/log', 'a'); print('before', file=log, flush=True); os.chmod('sub/log', 0o400)"
@@ -91,8 +84,8 @@ def test_files_that_the_session_has_open_are_the_ones_that_are_put_back(backend:
 
 
 @ON_BUBBLEWRAP
-def test_blocks_that_fail_in_a_branch_leave_the_session_as_it_was(backend: str) -> None:
-    with Sandbox(backend) as box:  # type: ignore[arg-type]
+def test_blocks_that_fail_in_a_branch_leave_the_session_as_it_was(backend: Any) -> None:
+    with Sandbox(backend) as box:
         box.run("x = 1; open('data.txt', 'w').write('before')")
         for code, outcome in (
             ("x = 2; raise ValueError", "error"),
@@ -112,8 +105,8 @@ def test_blocks_that_fail_in_a_branch_leave_the_session_as_it_was(backend: str) 
 
 
 @ON_BUBBLEWRAP
-def test_only_the_branch_itself_uses_the_sandbox(backend: str, tmp_path: Path) -> None:
-    with Sandbox(backend) as box:  # type: ignore[arg-type]
+def test_only_the_branch_itself_uses_the_sandbox(backend: Any, tmp_path: Path) -> None:
+    with Sandbox(backend) as box:
         box.run("x = 1")
         with box.branch() as attempt:
             for use in (
@@ -133,20 +126,20 @@ def test_only_the_branch_itself_uses_the_sandbox(backend: str, tmp_path: Path) -
             box.branch().__enter__()
         job.kill()
         assert box.run("print(x)").output == "1\n"
-    with Sandbox(backend, limits=Limits(memory="256m")) as box:  # type: ignore[arg-type]
+    with Sandbox(backend, limits=Limits(memory="256m")) as box:
         box.run("x = b'1' * (190 * 2**20)")
         with pytest.raises(Unsupported, match="leaves no room for a copy"):
             box.branch().__enter__()
         assert box.run("print(len(x))").output == "199229440\n"
-    with pytest.raises(Unsupported, match="effects outside"), Sandbox(backend, bind_dir=tmp_path).branch():  # type: ignore[arg-type]
+    with pytest.raises(Unsupported, match="effects outside"), Sandbox(backend, bind_dir=tmp_path).branch():
         pass
-    with Sandbox(backend, mode="process") as box, pytest.raises(Unsupported, match="process mode"):  # type: ignore[arg-type]
+    with Sandbox(backend, mode="process") as box, pytest.raises(Unsupported, match="process mode"):
         box.branch().__enter__()
 
 
 @ON_BUBBLEWRAP
-def test_a_sandbox_that_ends_in_a_branch(backend: str, tmp_path: Path) -> None:
-    with Sandbox(backend, work_dir=tmp_path) as box:  # type: ignore[arg-type]
+def test_a_sandbox_that_ends_in_a_branch(backend: Any, tmp_path: Path) -> None:
+    with Sandbox(backend, work_dir=tmp_path) as box:
         (tmp_path / "data.txt").write_text("before")
         attempt = box.branch().__enter__()
         attempt.run("open('data.txt', 'w').write('branch')")
@@ -165,7 +158,7 @@ def test_a_sandbox_that_ends_in_a_branch(backend: str, tmp_path: Path) -> None:
 
 
 @ON_BUBBLEWRAP
-async def test_host_tools_are_refused_in_a_branch_unless_they_are_safe(backend: str) -> None:
+async def test_host_tools_are_refused_in_a_branch_unless_they_are_safe(backend: Any) -> None:
     made = []
 
     def send(text: str) -> str:
@@ -177,7 +170,7 @@ async def test_host_tools_are_refused_in_a_branch_unless_they_are_safe(backend: 
         """Look a text up."""
         return text.upper()
 
-    async with AsyncSandbox(backend, tools=[send, HostTool(look, branch_safe=True)]) as box:  # type: ignore[arg-type]
+    async with AsyncSandbox(backend, tools=[send, HostTool(look, branch_safe=True)]) as box:
         async with box.branch() as attempt:
             assert (await attempt.run("print(look('a'))")).output == "A\n"
             refused = await attempt.run("send('a')")
@@ -186,8 +179,8 @@ async def test_host_tools_are_refused_in_a_branch_unless_they_are_safe(backend: 
 
 
 @ON_BUBBLEWRAP
-async def test_a_branch_whose_end_is_cancelled_never_becomes_the_session(backend: str, tmp_path: Path) -> None:
-    async with AsyncSandbox(backend, work_dir=tmp_path) as box:  # type: ignore[arg-type]
+async def test_a_branch_whose_end_is_cancelled_never_becomes_the_session(backend: Any, tmp_path: Path) -> None:
+    async with AsyncSandbox(backend, work_dir=tmp_path) as box:
         attempt = await box.branch().__aenter__()
         await attempt.run("x = 2; open('data.txt', 'w').write('branch')")
         leaving = asyncio.create_task(attempt.__aexit__(None))
@@ -201,18 +194,18 @@ async def test_a_branch_whose_end_is_cancelled_never_becomes_the_session(backend
 
 @pytest.mark.parametrize(("backend", "mode"), KINDS)
 def test_a_snapshot_is_the_workspace_of_another_sandbox(
-    request: pytest.FixtureRequest, backend: str, mode: str, tmp_path: Path
+    request: pytest.FixtureRequest, backend: Any, mode: str, tmp_path: Path
 ) -> None:
     request.getfixturevalue("sandbox_image" if backend == "docker" else backend)
     target = tmp_path / "snapshot.tar.gz"
-    with Sandbox(backend, mode=mode) as box:  # type: ignore[arg-type]
+    with Sandbox(backend, mode=mode) as box:
         box.write("a/b.txt", "kept")
         box.exec("ln -s a/b.txt link; mkdir empty; chmod 700 a/b.txt; touch -d @1000 a/b.txt")
         assert box.snapshot(target) == target
         with tarfile.open(box.snapshot(tmp_path / "less.tar.gz", exclude=["a", "emp"])) as less:
             assert less.getnames() == ["empty", "link"]
         Path(less.name).unlink()
-    with Sandbox(backend, mode=mode, snapshot=target) as box:  # type: ignore[arg-type]
+    with Sandbox(backend, mode=mode, snapshot=target) as box:
         assert [(each.path, each.type) for each in box.ls()] == [("a", "folder"), ("empty", "folder"), ("link", "link")]
         assert box.stat("a/b.txt") == FileInfo("a/b.txt", "file", 4, 0o700, 1000.0)
         assert box.run("print(open('link').read())").output == "kept\n"
@@ -221,7 +214,7 @@ def test_a_snapshot_is_the_workspace_of_another_sandbox(
     for content, reason in ((whole[:-12], "broken or cut"), (b"hello", "broken or cut"), (None, "No such file")):
         target.write_bytes(content) if content is not None else target.unlink()
         with case(reason), pytest.raises(SandboxStartError, match=f"could not be restored: .*{reason}"):
-            Sandbox(backend, mode=mode, snapshot=target).start()  # type: ignore[arg-type]
+            Sandbox(backend, mode=mode, snapshot=target).start()
     with pytest.raises(ValueError, match="leave out work_dir= and bind_dir="):
-        Sandbox(backend, snapshot=target, work_dir=tmp_path)  # type: ignore[arg-type]
+        Sandbox(backend, snapshot=target, work_dir=tmp_path)
     assert os.listdir(tmp_path) == []

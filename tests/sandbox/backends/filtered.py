@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from docker import APIClient
 
 from codeact_sandbox import Sandbox
@@ -37,13 +36,6 @@ def machine() -> list[str]:
         elif folder.name not in ("proc", "run", "tmp", "var"):
             options += ["--dev-bind-try", str(folder), str(folder)]
     return options
-
-
-@pytest.fixture(params=["docker", "bubblewrap"])
-def place(request: pytest.FixtureRequest) -> str:
-    """The backend that a test runs with; where there is none such, the test is skipped."""
-    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
-    return str(request.param)
 
 
 def run_in_bare_container(code: str) -> str:

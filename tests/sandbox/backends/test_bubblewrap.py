@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
-from codeact_sandbox.backends.bubblewrap.interpreter import HostUser
-from tests.sandbox.bubblewrapped import open_folder, pid_one, sandbox_user
+from codeact_sandbox.backends.bubblewrap.interpreter import HostUser, host_user
+from tests.sandbox.bubblewrapped import open_folder, pid_one
 from tests.sandbox.sandboxes import out, run
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("bubblewrap")]
@@ -37,7 +37,7 @@ async def seen(executor: BubblewrapCommandLineCodeExecutor, code: str):
 
 def on_the_host(*command: str, user: HostUser | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command in no sandbox, as the user that sandboxes belong to or another."""
-    user = sandbox_user() if user is None else user
+    user = host_user() if user is None else user
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **user.popen_options())
 
 

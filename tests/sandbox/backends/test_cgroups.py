@@ -10,22 +10,18 @@ import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
 from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup, leftover_groups
-from tests.sandbox.bubblewrapped import cgroups
+from tests.abuse.oracles import control_groups
 from tests.sandbox.sandboxes import out, run
 
-pytestmark = pytest.mark.usefixtures("bubblewrap", "control_groups")
+pytestmark = pytest.mark.usefixtures("bubblewrap", "can_make_groups")
 
 
 @pytest.fixture
-def control_groups() -> None:
+def can_make_groups() -> None:
     group = Cgroup.create("codeact-probe", Limits())
     if group is None:
         pytest.skip("this process may make no control groups here")
     group.remove()
-
-
-def ours(pid: int) -> set[str]:
-    return {group for group in cgroups() if f"-{pid}-" in group}
 
 
 async def test_a_sandbox_sees_its_own_limits_and_can_not_change_them():
@@ -80,11 +76,11 @@ def test_control_groups_of_dead_owners_are_removed_with_their_processes():
             assert process.wait(20) == -signal.SIGKILL
         finally:
             process.kill()
-    assert not ours(full)
-    assert not ours(empty)
-    assert len(ours(os.getpid())) == len(mine.folders)  # the living keep theirs, also while they are empty
+    assert not control_groups(full)
+    assert not control_groups(empty)
+    assert len(control_groups(os.getpid())) == len(mine.folders)  # the living keep theirs, also while they are empty
     mine.remove()
-    assert not ours(os.getpid())
+    assert not control_groups(os.getpid())
 
 
 def test_where_there_are_none_it_says_so(monkeypatch, tmp_path):

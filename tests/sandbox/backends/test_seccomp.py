@@ -8,10 +8,9 @@ import pytest
 from codeact_sandbox import AsyncSandbox, Sandbox
 from codeact_sandbox.backends.seccomp import SYSCALLS
 from tests.cases import case
-from tests.sandbox.backends.filtered import MACHINE, NUMBERS, UNLISTED, outcomes, place, run
+from tests.sandbox.backends.filtered import MACHINE, NUMBERS, UNLISTED, outcomes, run
 from tests.sandbox.backends.syscall_probe import ALLOWED, FOREIGN, MODES, REFUSED
 
-__all__ = ["place"]  # a fixture
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list for {MACHINE}")
 BY_ARGUMENT = [name for name in REFUSED if name not in UNLISTED and name.split()[0] in NUMBERS]
 BESIDE = [name for name in ALLOWED if name.split()[0] in NUMBERS or name.split()[0] not in MODES]
@@ -27,36 +26,36 @@ async def test_engine_means_the_engines_own_profile():
             assert (await box.run(traced)).output == said
 
 
-def check_refused(place, cases, expected):
+def check_refused(backend, cases, expected):
     """Check each case; `expected` gives what it may end with. Some are not proven on each kernel, but never all."""
-    seen, control = outcomes(place, filtered=True), outcomes(place, filtered=False)
+    seen, control = outcomes(backend, filtered=True), outcomes(backend, filtered=False)
     assert {case: seen[case] for case in cases if seen[case] not in expected(case)} == {}
     unproven = [case for case in cases if seen[case] == control[case]]
-    print(f"not proven in {place}, because they end so without the filter, too: {unproven}")
+    print(f"not proven in {backend}, because they end so without the filter, too: {unproven}")
     assert len(unproven) < len(cases)
 
 
 # Cases 24, 25, 31.
-def test_calls_that_are_not_on_the_list_are_refused(place):
+def test_calls_that_are_not_on_the_list_are_refused(backend):
     def expected(case):
-        return {"EPERM", "ENOSYS"} if place == "docker" and NUMBERS[case] > NEW else {"EPERM"}
+        return {"EPERM", "ENOSYS"} if backend == "docker" and NUMBERS[case] > NEW else {"EPERM"}
 
-    check_refused(place, UNLISTED, expected)
+    check_refused(backend, UNLISTED, expected)
 
 
 # Cases 24, 30.
-def test_calls_are_refused_by_their_arguments(place):
-    check_refused(place, BY_ARGUMENT, lambda _: {"EPERM"})
+def test_calls_are_refused_by_their_arguments(backend):
+    check_refused(backend, BY_ARGUMENT, lambda _: {"EPERM"})
 
 
 # Case 30.
 @pytest.mark.skipif(MACHINE != "x86_64", reason="only x86-64 has further ways into the kernel")
-def test_other_entries_to_the_kernel_are_closed(place):
-    check_refused(place, list(FOREIGN), lambda _: {"SIGSYS"})
+def test_other_entries_to_the_kernel_are_closed(backend):
+    check_refused(backend, list(FOREIGN), lambda _: {"SIGSYS"})
 
 
-def test_calls_beside_refused_ones_work(place):
-    seen, control = outcomes(place, filtered=True), outcomes(place, filtered=False)
+def test_calls_beside_refused_ones_work(backend):
+    seen, control = outcomes(backend, filtered=True), outcomes(backend, filtered=False)
     proven = [case for case in BESIDE if control[case] == "ok"]
     assert {case: seen[case] for case in proven if seen[case] != "ok"} == {}
     assert len(proven) > len(BESIDE) / 2
@@ -70,11 +69,11 @@ for number in ({clone3}, {openat2}, 999, 4000):
 """
 
 
-def test_calls_that_libc_can_replace_return_enosys(place):
+def test_calls_that_libc_can_replace_return_enosys(backend):
     """Where glibc reads EPERM from clone3, it starts no thread; and who gets ENOSYS from openat2 takes openat."""
     code = UNKNOWN.format(clone3=NUMBERS["clone3"], openat2=NUMBERS["openat2"])
-    assert run(place, code, filtered=True) == "-1 ENOSYS\n" * 4
-    assert "ENOSYS" not in "".join(run(place, code, filtered=False).splitlines()[:2])
+    assert run(backend, code, filtered=True) == "-1 ENOSYS\n" * 4
+    assert "ENOSYS" not in "".join(run(backend, code, filtered=False).splitlines()[:2])
 
 
 WORKLOADS = {
@@ -181,9 +180,8 @@ assert libc.prctl(22, 2, ctypes.byref(Program(1, allow_all)), 0, 0) == 0
 }
 
 
-@pytest.mark.parametrize("place", ["docker", "bubblewrap"], indirect=True)
-def test_workloads_go_on_under_the_filter(place):
-    with Sandbox(place, mode="process", timeout=50) as box:
+def test_workloads_go_on_under_the_filter(backend):
+    with Sandbox(backend, mode="process", timeout=50) as box:
         for name, code in WORKLOADS.items():
             with case(name):
                 assert box.run(f"{code}\nprint('done')\n").check().output.endswith("done\n")

@@ -5,8 +5,9 @@ import pytest_asyncio
 
 from autogen_codeact.executors import ExecutionResult, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
+from tests.abuse.subject import Kind
 from tests.cases import case
-from tests.sandbox.contract.conftest import EACH_ONCE, Backend, Make
+from tests.sandbox.contract.conftest import EACH_ONCE, Make
 from tests.sandbox.sandboxes import out, run
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), EACH_ONCE]
@@ -16,7 +17,7 @@ EXCEEDED = "the code used more processor time than the 0.3 s that a block may us
 SPIN = "while True: pass"
 
 
-def check_exceeded(result: ExecutionResult, backend: Backend, *, python: bool = True) -> None:
+def check_exceeded(result: ExecutionResult, backend: Kind, *, python: bool = True) -> None:
     assert (result.outcome, result.exit_code) == ("timeout", 124), result
     assert (result.error.type, result.error.message) == ("CpuTimeExceeded", EXCEEDED)
     assert result.state == ("restored" if backend.session and python else "kept")
@@ -28,7 +29,7 @@ async def limited(make: Make) -> SandboxCodeExecutor:
     return await make(timeout=50, limits=LIMITS)
 
 
-async def test_a_busy_block_is_ended_long_before_its_deadline(limited: SandboxCodeExecutor, backend: Backend) -> None:
+async def test_a_busy_block_is_ended_long_before_its_deadline(limited: SandboxCodeExecutor, backend: Kind) -> None:
     await run(limited, "kept = 1")
     result = await run(limited, "print('partial')\nkept = 2\n" + SPIN)
     check_exceeded(result, backend)
@@ -45,7 +46,7 @@ async def test_each_block_has_its_own_cpu_limit(limited: SandboxCodeExecutor) ->
         assert await out(limited, code) == "done\n"
 
 
-async def test_cpu_time_of_all_processes_of_a_block_is_added_up(limited: SandboxCodeExecutor, backend: Backend) -> None:
+async def test_cpu_time_of_all_processes_of_a_block_is_added_up(limited: SandboxCodeExecutor, backend: Kind) -> None:
     for code in [
         "import os\nfor _ in range(3): os.fork()\nwhile True: pass",
         "import subprocess\nwhile True: subprocess.run(['python3', '-S', '-c', 'sum(range(10 ** 6))'])",

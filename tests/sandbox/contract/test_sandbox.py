@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from autogen_codeact.executors import Limits
+from codeact_sandbox.backends.bubblewrap.cgroups import Cgroup
 from codeact_sandbox.types.result import MEMORY_LINES
 from tests.sandbox.contract.conftest import EACH_ONCE
 from tests.sandbox.sandboxes import out, run
@@ -16,11 +17,14 @@ AT_THE_START = {"environment": {"GIVEN": "yes"}, "preload": ["decimal"]}
 """Options of tests that share a sandbox."""
 
 
+@pytest.mark.parametrize("backend", ["docker-session", "bubblewrap-session"], indirect=True, scope="module")
 class TestLimits:
     async def test_a_session_that_has_most_of_its_memory_is_restored(self, backend):
-        backend.require_memory_group()
-        if not backend.session:
-            return
+        group = Cgroup.create("codeact-probe", Limits())
+        if group is not None:
+            group.remove()
+        elif backend.engine == "bubblewrap":
+            pytest.xfail("bubblewrap may make no control group here: it bounds each process alone")
         async with backend.make(limits=Limits(memory="300m", workspace="4m", tmp="4m")) as executor:
             await out(executor, "heap = bytearray(b'x') * (160 << 20)")
             for code in (

@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.sandbox.contract.conftest import BACKENDS, Backend
+from tests.abuse.subject import Kind
+from tests.sandbox.contract.conftest import kind_of
 from tests.sandbox.egress.servers import Hosts, hosts_in
 
 Allow = Callable[..., Awaitable[SandboxCodeExecutor]]
@@ -24,15 +25,13 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 
 @pytest.fixture(params=["docker-session", "bubblewrap-process"])
-def backend(request: pytest.FixtureRequest) -> Backend:
+def backend(request: pytest.FixtureRequest) -> Kind:
     """Each engine and each mode once: clients are programs of their own, or the same Python in all of them."""
-    found = BACKENDS[request.param]
-    request.getfixturevalue(found.fixture)
-    return found
+    return kind_of(request)
 
 
 @pytest_asyncio.fixture
-async def allow(backend: Backend, hosts: Hosts) -> AsyncIterator[Allow]:
+async def allow(backend: Kind, hosts: Hosts) -> AsyncIterator[Allow]:
     """Start a sandbox with these entries, with the CA's certificate in its workspace."""
     made: list[SandboxCodeExecutor] = []
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.types.result import NetworkConnection
-from tests.sandbox.contract.conftest import Backend
+from tests.abuse.subject import Kind
 from tests.sandbox.egress.conftest import Allow
 from tests.sandbox.egress.servers import Handler, Hosts, Server, answer, echo_request, read_request
 from tests.sandbox.images import make_wheel
@@ -81,7 +81,7 @@ def index(folder: Path) -> Handler:
 
 
 @pytest.mark.parametrize("backend", ["bubblewrap-process"], indirect=True)
-async def test_pip(allow: Allow, hosts: Hosts, tmp_path: Path, backend: Backend) -> None:
+async def test_pip(allow: Allow, hosts: Hosts, tmp_path: Path, backend: Kind) -> None:
     server = hosts.serve(index(tmp_path / "wheels"), "index.example", tls=True)
     executor = await allow(entry(server, "index.example"), timeout=50)
     code = f"""

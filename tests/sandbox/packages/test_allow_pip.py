@@ -8,7 +8,8 @@ import pytest_asyncio
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.sandbox.contract.conftest import EACH_ONCE, Backend, backend
+from tests.abuse.subject import Kind
+from tests.sandbox.contract.conftest import EACH_ONCE, backend
 from tests.sandbox.sandboxes import out, run, short_result
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), EACH_ONCE]
@@ -18,14 +19,14 @@ __all__ = ["backend"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def executor(backend: Backend, configured: pytest.MonkeyPatch) -> AsyncIterator[SandboxCodeExecutor]:
+async def executor(backend: Kind, configured: pytest.MonkeyPatch) -> AsyncIterator[SandboxCodeExecutor]:
     """One with `allow_pip`."""
     async with backend.make(allow_pip=True, timeout=120) as started:
         yield started
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def installed(backend: Backend, executor: SandboxCodeExecutor) -> ExecutionResult:
+async def installed(backend: Kind, executor: SandboxCodeExecutor) -> ExecutionResult:
     """The result of a block that has installed packages."""
     if backend.session:
         assert (await run(executor, "mark = 1\nimport tinywheel")).exit_code == 1
@@ -52,13 +53,13 @@ async def test_packages_survive_a_timeout(executor: SandboxCodeExecutor) -> None
 
 
 @pytest.mark.usefixtures("installed")
-async def test_a_python_block_can_be_a_pip_command(backend: Backend, executor: SandboxCodeExecutor) -> None:
+async def test_a_python_block_can_be_a_pip_command(backend: Kind, executor: SandboxCodeExecutor) -> None:
     command = "%pip install -q --upgrade otherwheel" if backend.session else "!pip install -q --upgrade otherwheel"
     assert (await run(executor, command)).exit_code == 0
     assert await out(executor, "python3 -c 'import otherwheel; print(otherwheel.value)'", "sh") == "2\n"
 
 
-async def test_nothing_else_can_be_reached(backend: Backend, executor: SandboxCodeExecutor) -> None:
+async def test_nothing_else_can_be_reached(backend: Kind, executor: SandboxCodeExecutor) -> None:
     code = """
     import os, urllib.request
     print({name for name in os.environ if "proxy" in name.lower()})
@@ -99,7 +100,7 @@ async def test_one_block_installs_a_package_and_imports_it(backend):
             assert later.outcome == "ok", way
 
 
-async def test_without_the_option_pip_says_so_at_once(backend: Backend) -> None:
+async def test_without_the_option_pip_says_so_at_once(backend: Kind) -> None:
     shown = ("allow_pip=True", "--allow-pip", "--package", "code has to use what is installed")
     async with backend.make() as executor:
         subprocess = (

@@ -13,7 +13,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
 from tests.abuse.oracles import containers
-from tests.sandbox.bubblewrapped import descendants, pid_one
+from tests.sandbox.bubblewrapped import pid_one, supervisors
 from tests.sandbox.sandboxes import pause_container
 
 KINDS = ("docker", "bubblewrap")
@@ -39,16 +39,7 @@ def alive(kind: str) -> int:
     """How many sandboxes of this process there are."""
     if kind == "docker":
         return len(containers())
-    return sum(_is_pid_one(pid) for pid in descendants(os.getpid()))
-
-
-def _is_pid_one(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            numbers = next(line for line in file if line.startswith("NSpid:")).split()[1:]
-    except (OSError, StopIteration):
-        return False
-    return len(numbers) > 1 and numbers[-1] == "1"
+    return len(supervisors(os.getpid()))
 
 
 def signal_idle(kind: str, number: signal.Signals) -> None:

@@ -48,12 +48,6 @@ class Server(ToolSource):
         return SchemaHostTool(name, f'{name} of """{self.group}""" by city \\.', schema, call, self.name, result=STRING)
 
 
-@pytest.fixture(params=["docker", "bubblewrap"])
-def backend(request: pytest.FixtureRequest) -> str:
-    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
-    return str(request.param)
-
-
 CODE = """
 import asyncio, inspect
 print(crm.find(city="Bonn"), wiki.find("Ulm"), asyncio.run(crm.find.aio("Kiel")), len(dir(crm)))
