@@ -9,25 +9,20 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from autogen_core import CancellationToken
 
 from autogen_codeact.executors import (
-    BubblewrapCommandLineCodeExecutor,
-    DockerCommandLineCodeExecutor,
     ExecutorPool,
     Limits,
     SandboxDied,
     SandboxNotStarted,
     SandboxTimeout,
 )
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.async_sandbox import LOST
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.protocol import Hello
 from codeact_sandbox.types.tool import ToolAnswer
 from tests.abuse.test_h_cancel import CancelAt
 from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until
-from tests.sandbox.sandboxes import block, out, run
+from tests.sandbox.sandboxes import out, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=500)
@@ -258,20 +253,6 @@ class TestStop:
                 assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
 
 
-class TestOptions:
-    @ONE_KIND
-    async def test_an_executor_of_the_same_options_fits_however_it_was_made(self, kind: str) -> None:
-        makers: dict[str, type[SandboxCodeExecutor]] = {
-            "docker": DockerCommandLineCodeExecutor,
-            "bubblewrap": BubblewrapCommandLineCodeExecutor,
-        }
-        async with make(kind, leases=1, mode="session", checkpoint=False) as pool:
-            executor = makers[kind](mode="session", checkpoint=False, limits=SMALL, pool=pool, timeout=3)  # type: ignore[call-arg]
-            async with executor:
-                result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())
-                assert (result.value_repr, executor.timeout) == ("42", 3)
-
-
 class TestIdleSandboxes:
     async def test_idle_sandbox_that_dies_is_replaced_with_a_line_in_the_log(self, kind, caplog):
         caplog.set_level(logging.INFO, "codeact_sandbox")
@@ -295,30 +276,6 @@ class TestIdleSandboxes:
             async with pool.executor() as executor:
                 assert name_of(executor) != first
                 assert await out(executor, "print(1)") == "1\n"
-
-    @ONE_KIND
-    async def test_sandboxes_that_die_at_once_are_started_again(self, kind: str) -> None:
-        pool = make(kind)
-        starts = []
-        real = pool.make_client
-
-        def dying() -> RunnerClient:
-            client = real()
-            start = client.start
-
-            async def start_and_die() -> Hello:
-                hello = await start()
-                starts.append(client)
-                if len(starts) < 3:
-                    await client.stop()
-                return hello
-
-            client.start = start_and_die  # type: ignore[method-assign]
-            return client
-
-        pool.make_client = dying  # type: ignore[method-assign]
-        async with pool:
-            await until(lambda: len(starts) == 3 and pool.idle == 1, 20)
 
 
 @pytest_asyncio.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from tests.cases import case
 from tests.sandbox.conftest import MakeExecutor
 from tests.sandbox.sandboxes import out, run
 
@@ -182,29 +181,6 @@ class TestTaken:
         # Also by a session that was asleep before.
         assert (await run(session, CRASH)).state == "restored"
         assert await is_ahead(session, tries=20)
-
-    async def test_checkpoint_is_taken_with_the_block_if_something_can_run_before(self, session):
-        for start, end in [
-            (
-                "import threading; stop = threading.Event(); thread = threading.Thread(target=stop.wait); thread.start()",
-                "stop.set(); thread.join()",
-            ),
-            (
-                "import signal; signal.signal(signal.SIGUSR1, lambda *_: None)",
-                "signal.signal(signal.SIGUSR1, signal.SIG_DFL)",
-            ),
-            (
-                "import signal; signal.signal(signal.SIGINT, lambda *_: None)",
-                "signal.signal(signal.SIGINT, signal.default_int_handler)",
-            ),
-            ("import faulthandler; faulthandler.register(12)", "faulthandler.unregister(12)"),
-            ("import sys; sys.setprofile(lambda *_: None)", "sys.setprofile(None)"),
-        ]:
-            with case(start, end):
-                await out(session, start)
-                assert not await is_ahead(session, tries=2)
-                await out(session, end)
-                assert await is_ahead(session, tries=20)
 
 
 THREAD = """

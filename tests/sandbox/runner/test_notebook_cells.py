@@ -1,6 +1,5 @@
 """Cells of a session run as in a notebook, with IPython in the sandbox's Python and without."""
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -14,15 +13,6 @@ from tests.sandbox.runner.local_runner import LocalRunner
 from tests.sandbox.runner.test_runner_old_python import namespaces_work
 
 pytestmark = [pytest.mark.skipif(not namespaces_work(), reason="no right to make a PID namespace (root has it)")]
-TICKS = os.sysconf("SC_CLK_TCK")
-# As in test_checkpoints.
-TASKS_AND_BEGAN = """
-import os
-def stat(pid, field):
-    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[field])
-print(len(os.listdir("/proc/self/task")), end=" ")
-print(max(stat(pid, 19) for pid in os.listdir("/proc") if pid.isdigit() and stat(pid, 1) == os.getpid()))
-"""
 SLOW = "import asyncio\nasync def slow(value):\n    await asyncio.sleep(0.001)\n    return value\n"
 
 
@@ -195,20 +185,6 @@ class TestMagics:
         assert "Help me." in output
         assert "\x1b" not in output
 
-    def test_config_sets_the_format_of_figures(self, ipython: LocalRunner) -> None:
-        pytest.importorskip("matplotlib")
-        settings = "import sys; settings = sys.modules['codeact_runner.worker.figures'].Settings; settings.formats"
-        out(ipython, "%config InlineBackend.figure_format = 'svg'\n%config InlineBackend.close_figures = False")
-        assert out(ipython, f"{settings}, settings.close_figures") == "(('svg',), False)\n"
-        out(ipython, "%config InlineBackend.figure_formats = {'png2x'}\n%config InlineBackend.close_figures = True")
-        assert out(ipython, f"{settings}, settings.close_figures") == "(('retina',), True)\n"
-
-    def test_a_cell_for_a_browser_says_how_javascript_runs(self, ipython: LocalRunner) -> None:
-        for name in ("js", "javascript"):
-            message, _ = error(ipython, f"%%{name}\nconsole.log(1)")
-            assert message.startswith("there is no browser here: "), name
-            assert message.endswith("(%%sandbox --language javascript)"), name
-
     def test_without_ipython_the_error_names_the_magics(self, small: LocalRunner) -> None:
         message, _ = error(small, "%lsmagic")
         assert message == (
@@ -235,20 +211,6 @@ class TestValues:
         ]:
             with case(code, shown):
                 assert out(ipython, code) == shown
-
-    def test_all_values_of_a_cell_are_shown_where_the_setting_says_so(self, ipython: LocalRunner) -> None:
-        setting = "from IPython.core.interactiveshell import InteractiveShell as S; S.ast_node_interactivity = 'all'"
-        out(ipython, setting)
-        for code, shown in [
-            ("1\nfor i in 'ab':\n    i\nx = 2\nx", "1\n'a'\n'b'\n2\n"),
-            ("x\nNone\nx = 3", "2\n"),
-            ("import asyncio\nx\nawait asyncio.sleep(0, 'y')", "3\n'y'\n"),
-            ("x\nx;", ""),
-        ]:
-            with case(code, shown):
-                assert out(ipython, code) == shown
-        out(ipython, "S.ast_node_interactivity = 'last_expr'")
-        assert out(ipython, "1\nx") == "3\n"
 
     def test_future_annotations_hold_for_later_cells(self, session: LocalRunner) -> None:
         out(session, "from __future__ import annotations")
@@ -318,43 +280,6 @@ class TestInteractiveFunctions:
         )
 
 
-class TestCheckpoints:
-    def test_checkpoint_is_taken_ahead_with_no_leftover_thread(self, ipython: LocalRunner) -> None:
-        for code in [
-            "!true",
-            "lines = !ls",
-            "%time 1",
-            "%%timeit -n 1 -r 1\n1",
-            # It loads all of IPython's magics.
-            "%config\n%lsmagic",
-            "%%bash\ntrue",
-            "%%script sh\ntrue",
-            "%%capture c\nprint(1)",
-            "%cd .",
-            "%env A=1",
-            "%who",
-            "%run made_by_test.py",
-            "%history",
-            "len?",
-            "get_ipython().user_ns['In'][1]",
-            "list(range(100))",
-            "try: import readline\nexcept ImportError: pass",
-            "import asyncio; await asyncio.to_thread(len, 'abc')",
-            "from IPython.display import HTML, display; display(HTML('<b>1</b>'))",
-        ]:
-            with case(code):
-                out(ipython, "open('made_by_test.py', 'w').close()")
-                out(ipython, code)
-                deadline = time.monotonic() + 20
-                while True:
-                    time.sleep(0.03)
-                    sent = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
-                    tasks, began = map(int, out(ipython, TASKS_AND_BEGAN).split())
-                    if (tasks, began < sent) == (1, True):
-                        break
-                    assert time.monotonic() < deadline, (tasks, began, sent)
-
-
 # The event loop counts as running in every cell
 
 
@@ -380,11 +305,6 @@ def test_task_begins_at_the_end_of_the_cell_that_creates_it(session):
         "task = asyncio.create_task(note())\nseen.append('cell')",
     )
     assert out(session, "seen, task.done()") == "(['cell', 'began'], True)\n"
-
-
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8", "no-such-thing"])
-def test_encoding_line_of_a_cell_is_ignored(session, encoding):
-    assert out(session, f"# -*- coding: {encoding} -*-\nprint(len('größe'))") == "5\n"
 
 
 # Events for extensions of IPython

@@ -73,21 +73,6 @@ class TestNamespace:
         assert "return 1 / 0  # the culprit" in result.output
         assert result.error.line == 1
 
-    async def test_session_works_for_pickle_dataclasses_and_annotations(self, session):
-        await out(
-            session,
-            """
-            import dataclasses, pickle, typing
-            @dataclasses.dataclass
-            class Row:
-                n: int
-                next: typing.Optional["Row"] = None
-            """,
-        )
-        assert await out(session, "pickle.loads(pickle.dumps(Row(3))), typing.get_type_hints(Row)['n']") == (
-            "(Row(n=3, next=None), int)\n"
-        )
-
     async def test_block_with_a_file_name_is_saved_and_runs_in_the_session(self, session):
         result = await run(
             session, "# filename: sub/named.py\nshared = 'yes'\n__file__ if '__file__' in globals() else None"

@@ -14,7 +14,7 @@ from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.languages import LANGUAGES, find_language
 from tests.texts import ANY
 
-PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
+PYTHON, SH = LANGUAGES["python"], LANGUAGES["sh"]
 
 
 @pytest.mark.parametrize(
