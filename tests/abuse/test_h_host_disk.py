@@ -41,7 +41,6 @@ async def test_files_that_do_not_fit_are_not_partly_written_and_the_result_has_t
             open("small", "w").write("small")
             for name in ("large", "old", "folder/large"):
                 import os
-import re
                 os.makedirs("folder", exist_ok=True)
                 open(name, "wb").write(os.urandom({2 * SIZE}))  # zeros would be a hole, which takes no room
             print("done")
