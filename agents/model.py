@@ -6,15 +6,15 @@ import asyncio
 import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, contextmanager
-from typing import Any, cast
+from contextlib import aclosing, contextmanager
+from typing import Any
 from weakref import WeakSet
 
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 
-from autogen_codeact.agents.model_calls import ModelMiddleware, innermost, until_repetition
+from autogen_codeact.agents.model_calls import ModelMiddleware, innermost
 from autogen_codeact.agents.text import REPEATING_CHARS, end_of_news, well_formed
 from autogen_codeact.executors.tools.adapters import run_cancellable
 
@@ -60,10 +60,9 @@ async def _streamed(
 ) -> AsyncGenerator[str | CreateResult, None]:
     cancellation_token: CancellationToken = more["cancellation_token"]
     result: CreateResult | None = None
-    async with AsyncExitStack() as opened:
-        chunks = await opened.enter_async_context(aclosing(_chunks(client, messages, more)))
-        if not isinstance(client, ModelMiddleware):
-            chunks = await opened.enter_async_context(aclosing(until_repetition(chunks, messages)))
+    # A middleware stops an answer that repeats itself.
+    asked = client if isinstance(client, ModelMiddleware) else ModelMiddleware(client)
+    async with aclosing(_chunks(asked, messages, more)) as chunks:
         async for chunk in chunks:  # to the end: some clients do their bookkeeping after the result
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
@@ -84,14 +83,13 @@ async def _streamed(
 
 
 async def _chunks(
-    client: ChatCompletionClient, messages: list[LLMMessage], more: dict[str, Any]
+    client: ModelMiddleware, messages: list[LLMMessage], more: dict[str, Any]
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Stream the answer, with token counts for clients that must request them, unless the server refuses that."""
-    begun = False
-    if client not in _NO_USAGE and "include_usage" in inspect.signature(innermost(client).create_stream).parameters:
-        counted = cast(Any, client).create_stream(messages, include_usage=True, **more)
+    begun, model = False, innermost(client)
+    if model not in _NO_USAGE and "include_usage" in inspect.signature(model.create_stream).parameters:
         try:
-            async with aclosing(counted):
+            async with aclosing(client.create_stream(messages, include_usage=True, **more)) as counted:
                 async for chunk in counted:
                     begun = True
                     yield chunk
@@ -104,7 +102,7 @@ async def _chunks(
         async for chunk in chunks:
             if not begun:
                 begun = True
-                _NO_USAGE.add(client)
+                _NO_USAGE.add(model)
             yield chunk
 
 
