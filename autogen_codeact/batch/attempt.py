@@ -70,8 +70,6 @@ class BatchContext:
     options: Mapping[str, Any]
     gate: ModelGate
     settings: BatchSettings
-    expected: Callable[[], int | None] = lambda: None
-    """Returns how many more sandboxes will be requested, if that is known; any thread may call it."""
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -218,18 +216,16 @@ class Worker:
     async def start(self, context: BatchContext) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
         self.context, settings = context, context.settings
-        ready = min(settings.concurrency, MAX_READY)
-        most = settings.max_sandboxes or settings.concurrency + ready
+        most = settings.max_sandboxes or settings.concurrency
         options: dict[str, Any] = {"mode": "session", **context.options, "backend": context.kind}
         # In a thread: to ask an engine takes some milliseconds.
-        self._pool = pool = await asyncio.to_thread(
+        self._pool = await asyncio.to_thread(
             ExecutorPool,
-            min(ready, most),
+            min(most, MAX_READY),
             max_alive=most,
             acquire_timeout=ACQUIRE_TIMEOUT_S,
             **options,
         )
-        pool.expected = context.expected
 
     async def stop(self) -> None:
         """Stop all sandboxes, also those in use."""

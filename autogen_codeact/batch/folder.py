@@ -29,8 +29,6 @@ MANIFEST, RUNS, WORK, LOCK = "batch.json", "runs", "work", "lock"
 SCHEMA_VERSION = 1
 MAX_SLUG = 40
 ACCEPT = "give another folder, or accept the changes (--accept-changes, accept_changes=True)"
-_RUN_DIGEST = re.compile(r"-([0-9a-f]{10})(?:\.r\d+)?(?:\.\d+)?$")
-"""At the end of a name of `run_name`, also of that of a later run."""
 
 
 def run_name(task: Task, repeat: int) -> str:
@@ -51,8 +49,7 @@ def _task_digest(task: Task) -> str:
 
 def _is_of(log: str | None, task: Task) -> bool:
     """Return whether the log of a row is of a task as it is now."""
-    found = _RUN_DIGEST.search(log or "")
-    return found is None or found.group(1) == _task_digest(task)
+    return log is None or f"-{_task_digest(task)}" in log
 
 
 class BatchFolder:

@@ -9,8 +9,9 @@ from typing import Any, TextIO
 from autogen_codeact.runs.events import AgentInfo
 from autogen_codeact.runs.notebook import to_json
 from autogen_codeact.runs.reader import Run
+from autogen_codeact.runs.step_list import Step
 from autogen_codeact.runs.step_parts import Content
-from autogen_codeact.runs.view import RunView, Step
+from autogen_codeact.runs.view import RunView
 
 SCHEMA = "ATIF-v1.7"
 EXECUTE_CODE = "execute_code"

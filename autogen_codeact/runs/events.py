@@ -37,8 +37,7 @@ class Event(BaseModel):
 class ProcessInfo(BaseModel):
     """The process that writes a log.
 
-    Args:
-        versions: Versions of Python and of the packages that matter.
+    `versions` has those of Python and of the packages that matter.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -237,8 +236,7 @@ class BlockFinished(NumberedEvent):
 class SessionRebuilt(Event):
     """The session of an agent was rebuilt.
 
-    Args:
-        outcome: The fields of a `Replay`.
+    `outcome` has the fields of a `Replay`.
     """
 
     type: Literal["session_rebuilt"] = "session_rebuilt"

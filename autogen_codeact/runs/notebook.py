@@ -13,9 +13,10 @@ from typing import Any, TextIO
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.reader import Gap, Run
 from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.step_list import Step
 from autogen_codeact.runs.step_parts import Content
 from autogen_codeact.runs.text import terminal_text, visible
-from autogen_codeact.runs.view import RunView, Step
+from autogen_codeact.runs.view import RunView
 from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.types.displays import DOCUMENTS, FIGURES, TEXT
 from codeact_sandbox.types.filenames import MAX_DEPTH, printable, safe_name

@@ -130,11 +130,6 @@ class ArtifactRecord(Record):
     note: str | None = None
     file: StoredFile | None = None
 
-    @classmethod
-    def of(cls, artifact: Artifact, file: StoredFile | None) -> ArtifactRecord:
-        """Make the record of a file."""
-        return cls.copy_of(artifact, file=file)
-
     def artifact(self) -> Artifact:
         """Return the file as in a result."""
         return Artifact(self.name, self.size, self.media_type, self.path, self.note)
@@ -185,7 +180,7 @@ class ResultRecord(Record):
             result,
             kind="sandbox",
             value=value_to_json(result.value),
-            artifacts=[ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
+            artifacts=[ArtifactRecord.copy_of(each, file=keep_file(each)) for each in result.artifacts],
             tool_calls=[CallRecord.of(each, keep) for each in result.tool_calls],
             connections=list(result.connections),
             notes=list(result.notes),

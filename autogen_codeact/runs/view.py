@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -13,6 +11,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.folder import MemoryLimit
 from autogen_codeact.runs.reader import Gap, LogReader, RawEvent, Run
 from autogen_codeact.runs.results import CallRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.step_list import STEP_BYTES, Step, StepList
 from autogen_codeact.runs.step_parts import (
     MAX_FILES,
     MAX_PARTS,
@@ -24,48 +23,18 @@ from autogen_codeact.runs.step_parts import (
     result_parts,
 )
 from autogen_codeact.runs.store import is_being_written
-from autogen_codeact.runs.summary import RunTotals, task_text, usage_of
-from autogen_codeact.runs.text import json_text, seconds, step_title, words, words_beside_code
+from autogen_codeact.runs.summary import task_text, usage_of
+from autogen_codeact.runs.text import json_text, seconds, words, words_beside_code
 
 MAX_SHOWN = 8 * 1024 * 1024
 """Bytes of memory that an event may take."""
 MAX_HELD = 64 * 1024 * 1024
 """Bytes of memory that the steps of a run take, compressed; the others are left out."""
-_LINE_BYTES, _STEP_BYTES, _FILE_BYTES = 100, 1_500, 300
-_OPEN_STEPS = 8
-"""Steps that are not compressed: those that have changed last."""
+_LINE_BYTES, _FILE_BYTES = 100, 300
 _LIVE_CHARS = 256 * 1024
 _DROPPED = "[… earlier text was dropped …]\n"
 _MALFORMED = (TypeError, ValueError, AttributeError, LookupError, RecursionError, ArithmeticError)
 """What is raised over messages whose fields are not what they should be; it costs the message, never the run."""
-
-
-@dataclass(slots=True)
-class Step:
-    """A step of a run.
-
-    Args:
-        kind: task, message, model_call, block, decision, handoff, resumed, gap, event or end; it can change later.
-        agent: Its agent's name in the log, or its sender's.
-        time: When it began.
-        process: How often the run had been resumed before.
-        revision: Number of its last change among all changes of the run.
-        content: What it has; None if that is compressed.
-    """
-
-    number: int
-    kind: str
-    agent: str | None
-    time: str
-    process: int
-    is_open: bool
-    content: Content | None
-    packed: bytes = b""
-    took_s: float = 0.0
-    title: str = ""
-    outcome: str | None = None
-    state: str | None = None
-    revision: int = 0
 
 
 @dataclass
@@ -82,7 +51,7 @@ class _Agent:
     ran: Step | None = None  # a block that has ended, and whose message is still to come
 
 
-class RunView:
+class RunView(StepList):
     """The steps of a run, in order. It reads files: call it in a thread, in one at a time.
 
     Args:
@@ -90,10 +59,8 @@ class RunView:
     """
 
     def __init__(self, run: Run) -> None:
+        super().__init__()
         self.run = run
-        self.steps: list[Step] = []
-        """The steps that are known by now."""
-        self.totals = RunTotals()
         self.timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
         self.files: dict[str, StoredFile | None] = {}
         """The last copy of each file that the code has made or changed, the last change last."""
@@ -101,12 +68,8 @@ class RunView:
         """Whether a process is writing the log, as far as known at the last reading."""
         self.error: str | None = None
         """Why the log could not be read any further, or None."""
-        self.revision = 0
-        """Number of changes of steps."""
         self._tail = LogReader(run.folder)
         self._is_full = self._is_cut_off = False
-        self._held = 0
-        self._open: dict[int, Step] = {}
         self._agents: dict[str, _Agent] = {}
         self._by_source: dict[str, list[_Agent]] = {}
         self._task_ids: set[str] = set()
@@ -154,13 +117,6 @@ class RunView:
             self.read()
         return self
 
-    def content(self, step: Step) -> Content:
-        """Return what a step has; do not change it."""
-        if step.content is not None:
-            return step.content
-        content: Content = json.loads(zlib.decompress(step.packed))
-        return content
-
     def is_running(self, step: Step) -> bool:
         """Return whether a step goes on."""
         return self.live and step.is_open and self.totals.finished is None and step.process == self.totals.resumed
@@ -177,46 +133,10 @@ class RunView:
             self.totals.gaps += 1
             self._gap(Gap(line.line, f"the fields of this {event.type} are not what they should be"))
         self._held += _LINE_BYTES
-        while len(self._open) > _OPEN_STEPS:
-            self._pack(self._open.pop(next(iter(self._open))))
+        self._pack_unchanged()
         if self._held > MAX_HELD:
             self._is_full = True
             self._gap(Gap(0, f"the run has more than {len(self.steps):,} steps; the others are not shown"))
-
-    # Steps
-
-    def _new(self, kind: str, agent: str | None, event: Any, *, is_open: bool = False, **content: Any) -> Step:
-        last = self.steps[-1].time if self.steps else ""
-        time = event.time.isoformat() if isinstance(event, events.Event) else last
-        name = agent[:200] if agent is not None else None
-        step = Step(len(self.steps) + 1, kind, name, time, self.totals.resumed, is_open, {})
-        self.steps.append(step)
-        self._held += _STEP_BYTES
-        return self._change(step, **content)
-
-    def _change(self, step: Step, **content: Any) -> Step:
-        """Note that a step has changed, and what it has now."""
-        known = self._unpacked(step)
-        known |= content
-        step.title = step_title(known, step.outcome or step.kind.replace("_", " "))
-        self.revision += 1
-        step.revision = self.revision
-        return step
-
-    def _unpacked(self, step: Step) -> Content:
-        if step.content is None:
-            step.content, step.packed = self.content(step), b""
-        self._open.pop(step.number, None)
-        self._open[step.number] = step
-        return step.content
-
-    def _pack(self, step: Step) -> None:
-        try:
-            text = json.dumps(step.content)
-        except (ValueError, RecursionError):
-            text = json.dumps({"text": "This step can't be shown: a value in it is nested too deeply."})
-        step.content, step.packed = None, zlib.compress(text.encode(), 1)
-        self._held += len(step.packed)
 
     def _gap(self, gap: Gap) -> None:
         notes = [f"{gap.lines:,} lines"] if gap.lines > 1 else []
@@ -226,7 +146,7 @@ class RunView:
         if key not in self._agents:
             self._agents[key] = _Agent(key)
             self._by_source.setdefault(key.rpartition("/")[2].partition("#")[0], []).append(self._agents[key])
-            self._held += _STEP_BYTES
+            self._held += STEP_BYTES
         return self._agents[key]
 
     def _sender(self, source: object) -> _Agent:

@@ -10,10 +10,11 @@ from typing import Any
 from autogen_codeact.agents.budget import prices_of
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.step_list import Step
 from autogen_codeact.runs.step_parts import Content
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.text import bounded, download_name, model_name, shortened, terminal_text, visible
-from autogen_codeact.runs.view import RunView, Step
+from autogen_codeact.runs.view import RunView
 from autogen_codeact.viewer.file_changes import difference
 from autogen_codeact.viewer.schema import Document
 from codeact_sandbox.highlight import pieces

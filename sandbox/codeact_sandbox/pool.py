@@ -88,9 +88,6 @@ class SandboxPool:
         self._sandboxes: _Sandboxes | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
-        # Returns how many more sandboxes will be requested, or None if that is not known. No more are started in advance. It is
-        # called often, by threads of the pool; set it before `start`.
-        self.expected: Callable[[], int | None] = lambda: None
 
     def check(self, options: SandboxOptions, tools: Toolset) -> None:
         """Check that these sandboxes can be used with some options; the ValueError names the options that differ."""
@@ -121,11 +118,6 @@ class SandboxPool:
     def make_client(self) -> RunnerClient:
         remove_leftovers_in_background()
         return select.make_client(self.options, self._tools.broker.settings(), self._progress)
-
-    def wanted_ahead(self) -> int:
-        """Return how many sandboxes to keep ready: none that will not be requested."""
-        expected = self.expected()
-        return self.size if expected is None else min(expected, self.size)
 
     async def stop(self) -> None:
         """Stop all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
@@ -308,7 +300,7 @@ class _Sandboxes:
                 self.leased.add(client)
                 self._failures = 0
                 request.set_result(client)
-        ahead = self._pool.wanted_ahead()
+        ahead = self._pool.size
         if len(self.idle) >= ahead:
             for full in self._wait_full:
                 if full.set_running_or_notify_cancel():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.batch.ray import PART_BYTES, Folders, Piece
+from autogen_codeact.batch.ray_worker import PART_BYTES, Folders, Piece
 
 
 class Pair:
