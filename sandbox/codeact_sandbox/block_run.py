@@ -16,7 +16,7 @@ from codeact_sandbox.host.blocks import BlockRequest, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback, Reply
 from codeact_sandbox.host.display_frames import Displays
-from codeact_sandbox.host.waiting import in_thread, to_the_end
+from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.replay import ReplayWorkspace
 from codeact_sandbox.tools.broker import BlockCalls
 from codeact_sandbox.toolset import Toolset
@@ -88,8 +88,10 @@ class BlockRun:
                 self.tools.broker, block, self.context, self.ident, sandbox=FileService(self.client), work_dir=work_dir
             )
         code_file: sync.Kept = None
-        if request.filename is not None and (folder := self._folder) is not None:
-            code_file = sync.keep_code(folder, request)
+        if request.filename is not None and self.workspace is not None:
+            code_file = sync.keep_code(self.workspace, request)
+        elif request.filename is not None and self.options.bind_dir is not None:
+            code_file = str(Path(self.options.bind_dir, request.filename))
         try:
             reply = await self.client.blocks.run(request.message, request.code, timeout, listener, calls)
         except asyncio.CancelledError as cancelled:
@@ -101,7 +103,7 @@ class BlockRun:
             await self.replay.take(reply, request.filename)
         result = to_result(reply)
         result.files_before = files_before
-        await to_the_end(self._receive_files(result, reply, code_file))
+        await self._receive_files(result, reply, code_file)
         if calls is not None:
             calls.add_to(result)
         if gateway is not None:
@@ -115,11 +117,6 @@ class BlockRun:
             return None
         await sync.push_changes(workspace, self.client, self.options.limits)
         return workspace.list_sandbox(self.client.requests) if self.context.journalled else None
-
-    @property
-    def _folder(self) -> Workspace | Path | None:
-        """Where files that the host itself makes of the block go."""
-        return Path(self.options.bind_dir) if self.options.bind_dir is not None else self.workspace
 
     async def _receive_files(self, result: Result, reply: Reply, code_file: sync.Kept) -> None:
         workspace = self.workspace
@@ -141,10 +138,12 @@ class BlockRun:
                 await sync.pull(self.workspace, self.client, reply)
 
     async def _add_displays(self, result: Result, displays: Displays) -> None:
-        folder = self._folder if self.replay is None else None
+        folder = self.workspace
+        if self.options.bind_dir is not None and self.replay is None:
+            folder = Workspace(Path(self.options.bind_dir), counted=False)
         shown = await in_thread(display_files.store, result.displays, folder)
         result.artifacts = display_files.merged(result.artifacts, shown.artifacts)
         result.displays = tuple(shown.displays)
         result.notes = (*shown.notes, *displays.notes(), *result.notes)
-        if isinstance(folder, Workspace) and shown.artifacts and self.client.alive:
-            await sync.push_changes(folder, self.client, self.options.limits)  # the code can read them, too
+        if self.workspace is not None and shown.artifacts and self.client.alive:
+            await sync.push_changes(self.workspace, self.client, self.options.limits)  # the code can read them, too

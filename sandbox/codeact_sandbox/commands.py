@@ -5,29 +5,25 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-import inspect
 import signal as signals
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.work_folder import WorkFolder
-from codeact_sandbox.host.chunks import Stream
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.processes import Command, Kept, Process
+from codeact_sandbox.host.processes import Command, Input, Kept, OnOutput, Process
 from codeact_sandbox.host.protocol import decoded
-from codeact_sandbox.host.waiting import CrossLoopSemaphore, in_thread, wait_for
-from codeact_sandbox.types.errors import SandboxDied, SandboxError, SandboxFileError, Unsupported
+from codeact_sandbox.host.waiting import CrossLoopSemaphore, wait_for
+from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
 from codeact_sandbox.types.limits import parse_seconds, parse_timeout
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.result import Artifact, CommandOutput, ExecResult, Result
 
 MAX_ENDED_JOBS = 32  # jobs that have ended and whose output is kept
 Words = Sequence[str] | str
-Input = bytes | str | Iterable[bytes] | AsyncIterable[bytes]
-OnOutput = Callable[[Stream, bytes], Any]
 
 
 class HasCommands(Protocol):
@@ -90,28 +86,14 @@ async def run_command(
     given = {**given, "stdin": stdin is not None, "stream": on_output is not None, "timeout": limit}
     client = await prepared(sandbox)
     checked = Command(**given, cpu_seconds=sandbox.options.limits.cpu_seconds)
-    process = await run_process(client, checked, stdin, on_output, limit)
-    return await _finished(sandbox, client, process)
-
-
-async def run_process(
-    client: RunnerClient, command: Command, stdin: Input | None, on_output: OnOutput | None, limit: float
-) -> Process:
-    """Run a command until its end; it is killed if that is not awaited."""
-    process = client.processes.open(command)
+    process = client.processes.open(checked)
     try:
-        until = time.monotonic() + limit + client.processes.grace_s
-        if stdin is None:
-            await _follow(process, on_output, until)
-        else:
-            await _feed_and_follow(process, stdin, on_output, until)
-    except BaseException as error:
-        await process.kill()
-        if isinstance(error, asyncio.CancelledError):
-            with contextlib.suppress(SandboxError):
-                error.result = _result(process, (), ())  # type: ignore[attr-defined]
+        await process.run(stdin, on_output, limit)
+    except asyncio.CancelledError as error:
+        with contextlib.suppress(SandboxError):
+            error.result = _result(process, (), ())  # type: ignore[attr-defined]
         raise
-    return process
+    return await _finished(sandbox, client, process)
 
 
 async def start_job(
@@ -255,54 +237,6 @@ async def prepared(sandbox: HasCommands) -> RunnerClient:
         if await live_client(sandbox) is not client:  # it also refuses what a branch has begun meanwhile
             raise SandboxDied("the sandbox was replaced meanwhile")
     return client
-
-
-async def _follow(process: Process, on_output: OnOutput | None, until: float) -> None:
-    while on_output is not None and (item := await process.read(until)) is not None:
-        process.kept[item[0]].add(item[1])
-        done = on_output(*item)
-        if inspect.isawaitable(done):
-            await done
-    await process.wait(until)
-
-
-async def _feed_and_follow(process: Process, stdin: Input, on_output: OnOutput | None, until: float) -> None:
-    following = asyncio.ensure_future(_follow(process, on_output, until))
-    feeding = asyncio.ensure_future(_feed(process, stdin))
-    try:
-        await asyncio.wait({following, feeding}, return_when=asyncio.FIRST_COMPLETED)
-        if not following.done():
-            await feeding  # it may have ended with an exception of the given iterable
-        await following
-    finally:
-        for task in (following, feeding):
-            task.cancel()
-        await asyncio.gather(following, feeding, return_exceptions=True)
-
-
-async def _feed(process: Process, stdin: Input) -> None:
-    async with contextlib.aclosing(pieces_of(stdin)) as pieces:
-        async for piece in pieces:
-            try:
-                await process.write(piece)
-            except SandboxFileError:
-                return  # it does not read all of its input, as `head`
-    with contextlib.suppress(SandboxFileError):
-        await process.close_stdin()
-
-
-async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
-    if isinstance(stdin, str):
-        yield stdin.encode()
-    elif isinstance(stdin, bytes | bytearray | memoryview):
-        yield bytes(stdin)
-    elif isinstance(stdin, AsyncIterable):
-        async for piece in stdin:
-            yield piece
-    else:
-        items = iter(stdin)
-        while (item := await in_thread(next, items, None)) is not None:
-            yield item
 
 
 async def _finished(sandbox: HasCommands, client: RunnerClient, process: Process) -> ExecResult:

@@ -17,6 +17,7 @@ from codeact_sandbox.files.manifests import (
     fingerprint_of,
     has_hash,
 )
+from codeact_sandbox.files.service import FileService
 from codeact_sandbox.files.workspace import HostFile, Workspace, signature_of
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
@@ -49,6 +50,7 @@ class ReplayWorkspace:
     ) -> None:
         self.changed: list[str] = []  # files of the last manifest whose recorded content is not available
         self._client = client
+        self._files = FileService(client)
         self._run_block = run_block
         self._reader = Workspace(workspace.root, selection=workspace.selection)
         self._in_sandbox = workspace.in_sandbox
@@ -131,7 +133,7 @@ class ReplayWorkspace:
         """Send a file that the host has, under any name, or that the sandbox had at its start."""
         if name in self._own and self._own[name][0] == fingerprint:
             _, mode, chunks = self._own[name]
-            await self._client.requests.write_file(name, mode, chunks)
+            await self._files.send(name, mode, b"".join(chunks))
             self._inside[name] = fingerprint
             return True
         file = self._by_fingerprint.get(fingerprint)
@@ -142,7 +144,7 @@ class ReplayWorkspace:
             # In a thread: hashing 64 MiB would hold up the event loop.
             if await asyncio.to_thread(fingerprint_of, file.size, chunks) != fingerprint:
                 return False
-            await self._client.requests.write_file(name, file.mode, chunks)
+            await self._files.send(name, file.mode, b"".join(chunks))
         except SandboxFileError:
             return False
         self._inside[name] = fingerprint
@@ -212,7 +214,7 @@ class ReplayWorkspace:
             as_is = name in present and self._inside.get(name) == self._host_fingerprints[name]
             if name not in self._own and not as_is:
                 chunks = await self._content(file)
-                await self._client.requests.write_file(name, file.mode, chunks)
+                await self._files.send(name, file.mode, b"".join(chunks))
 
     async def _drain(self) -> None:
         """Wait until connections of dead processes have been refused."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from codeact_sandbox.commands import HasCommands, Input
-from codeact_sandbox.files.service import TRANSFER_TIMEOUT_S, opened
+from codeact_sandbox.commands import HasCommands, prepared
+from codeact_sandbox.files import sync
+from codeact_sandbox.files.service import TRANSFER_TIMEOUT_S, FileService
+from codeact_sandbox.host.processes import Input
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.runner.worker import trees
 from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
@@ -19,6 +21,17 @@ from codeact_sandbox.types.limits import parse_size
 
 HEADERS = 256 * 1024**2  # what a tar file may have beside its files' content
 LIMITS: dict[str, Any] = {"most_entries": 200_000, "most_bytes": 16 * 1024**3}
+
+
+@asynccontextmanager
+async def opened(sandbox: HasCommands, *, changes: bool = False) -> AsyncIterator[FileService]:
+    """Yield the service of a sandbox, in which the host's changes are; `changes` is whether the host gets its own."""
+    client, workspace = await prepared(sandbox), sandbox._folder.workspace
+    try:
+        yield FileService(client, sandbox.timeout)
+    finally:
+        if changes and workspace is not None and client.alive:
+            await sync.pull_changed(workspace, client)
 
 
 async def unpack(sandbox: HasCommands, content: Input, path: str = ".", *, compressed: bool = True) -> None:

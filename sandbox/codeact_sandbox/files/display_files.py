@@ -27,7 +27,7 @@ class Stored:
     notes: list[str] = field(default_factory=list)  # what the user has to know about them
 
 
-def store(displays: Iterable[Display], folder: Workspace | Path | None) -> Stored:
+def store(displays: Iterable[Display], folder: Workspace | None) -> Stored:
     """Write the files of displays; call it in a thread."""
     stored = Stored()
     renamed = 0
@@ -67,32 +67,13 @@ def _content(display: Display, kind: str) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
 
 
-def _store(folder: Workspace | Path, name: str, content: bytes) -> Path:
+def _store(folder: Workspace, name: str, content: bytes) -> Path:
     """Write a file under its name, or the next one that is free."""
     stem, _, end = name.partition(".")
-    root = folder.root if isinstance(folder, Workspace) else folder
     for number in range(1, MAX_NAMES):
         free = name if number == 1 else f"{stem}-{number}.{end}"
-        if os.path.lexists(root / free):
-            continue
-        if isinstance(folder, Workspace):
+        if not os.path.lexists(folder.root / free):
             path = folder.store(free, 0o644, [content])
             folder.send(free)  # the sandbox gets it with the next block
             return path
-        try:
-            return _create(root / free, content)
-        except FileExistsError:
-            continue  # the code has made it meanwhile
     raise OSError(f"there are {MAX_NAMES} files with names like {name}")
-
-
-def _create(path: Path, content: bytes) -> Path:
-    """Write a new file in a folder that code can write to: no link is followed."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-    return path

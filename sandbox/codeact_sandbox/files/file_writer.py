@@ -6,16 +6,15 @@ import errno
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from stat import S_ISREG
 from threading import RLock
 
 from codeact_sandbox.files.host_folder import (
     CREATE_FLAGS,
     NO_MORE_ENTRIES,
     HostFolder,
+    Quota,
     explained,
     file_error,
     plain_mode,
@@ -25,46 +24,6 @@ from codeact_sandbox.types.protected_names import GIT, ProtectedNameError, Prote
 
 HOLE_BYTES = 4096
 MAX_HASHED_BYTES = 64 * 1024**2  # larger files have no digest
-
-
-@dataclass(slots=True)
-class Quota:
-    """The limits of the host folder, and its content as counted for them: never too little, unless others write to it."""
-
-    max_files: int  # limit of regular files; the limit of entries of any kind is twice as high
-    max_file_bytes: int  # limit of one file; larger files are not counted in `bytes`: they can only be the user's
-    max_total_bytes: int  # limit of all files in bytes
-    entries: int = 0
-    files: int = 0
-    bytes: int = 0  # their size
-    room: int | None = None  # bytes that may still be written to the disk; None for no limit
-    complete: bool = True  # whether all entries were counted; if not, the limits are exceeded
-
-    def check_entry(self, old: os.stat_result | None, new_folders: int = 0) -> None:
-        """Check the limits on entries for a file that may replace an old one."""
-        if self.files >= self.max_files and not _is_file(old):
-            reason = f"{self.files} files are there already. Remove some of them, or use another work_dir."
-            raise file_error(errno.EDQUOT, "", reason)
-        if self.entries + new_folders >= 2 * self.max_files and old is None:
-            raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
-
-    def check_size(self, old: os.stat_result | None, size: int) -> None:
-        """Check the limits on bytes for a file that may replace an old one."""
-        if size > self.max_file_bytes:
-            raise file_error(errno.EFBIG, "", f"it is larger than {self.max_file_bytes} bytes.")
-        if self.bytes + size - self._counted_bytes(old) > self.max_total_bytes:
-            most = self.max_total_bytes
-            reason = f"all files together would exceed {most} bytes. Remove some of them, or use another work_dir."
-            raise file_error(errno.EDQUOT, "", reason)
-
-    def count(self, old: os.stat_result | None, size: int) -> None:
-        """Count a file that was stored, in place of an old one if there was one."""
-        self.bytes += size - self._counted_bytes(old)
-        self.entries += old is None
-        self.files += not _is_file(old)
-
-    def _counted_bytes(self, old: os.stat_result | None) -> int:
-        return old.st_size if old is not None and _is_file(old) and old.st_size <= self.max_file_bytes else 0
 
 
 class FileWriter:
@@ -93,7 +52,6 @@ class FileWriter:
         self._task = f"Can't store `{printable(name)}` in {folder.root}"
         self._digest = blake2b(digest_size=16)
         self._written = 0
-        self._made: list[str] = []
         self._part = PART_PREFIX + secrets.token_hex(8)
         *folders, self._leaf = name.split("/")
         check = partial(refuse_repository, protected)
@@ -101,12 +59,11 @@ class FileWriter:
         with explained(self._task):
             if not quota.complete:
                 raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
-            room = 2 * quota.max_files - quota.entries - 1
             doing = f"store `{printable(name)}` in"
-            with folder.opened(folders, doing, made=self._made, room=room, check=check) as parent:
+            with folder.opened(folders, doing, quota=quota, check=check) as parent:
                 check(parent, self._leaf)
                 old = _status(self._leaf, parent)
-                quota.check_entry(old, len(self._made))
+                quota.check_entry(old)
                 quota.check_size(old, size)
                 self._parent = os.dup(parent)
                 try:
@@ -116,7 +73,6 @@ class FileWriter:
                     raise
         self._old = old
         self._open = True
-        quota.entries += len(self._made)
 
     def write(self, *chunks: bytes) -> None:
         """Append bytes."""
@@ -171,8 +127,6 @@ class FileWriter:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
             os.close(self._parent)
-            self._quota.entries -= len(self._made)
-            self._folder.remove_folders(self._made)
 
 
 def refuse_repository(protected: ProtectedNames, descriptor: int, part: str) -> None:
@@ -180,10 +134,6 @@ def refuse_repository(protected: ProtectedNames, descriptor: int, part: str) -> 
     if protected.makes_repository(descriptor, part):
         reason = f"its folder would be a git repository, and {not_written_back(GIT)}"
         raise file_error(errno.EPERM, "", reason, ProtectedNameError)
-
-
-def _is_file(status: os.stat_result | None) -> bool:
-    return status is not None and S_ISREG(status.st_mode)
 
 
 def _status(name: str, folder: int) -> os.stat_result | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +24,51 @@ MAX_IGNORE_BYTES = 64 * 1024
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 USE_MOUNT = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written"
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
+
+@dataclass(slots=True)
+class Quota:
+    """The limits of the host folder, and its content as counted for them: never too little, unless others write to it."""
+
+    max_files: int  # limit of regular files; the limit of entries of any kind is twice as high
+    max_file_bytes: int  # limit of one file; larger files are not counted in `bytes`: they can only be the user's
+    max_total_bytes: int  # limit of all files in bytes
+    entries: int = 0
+    files: int = 0
+    bytes: int = 0  # their size
+    room: int | None = None  # bytes that may still be written to the disk; None for no limit
+    complete: bool = True  # whether all entries were counted; if not, the limits are exceeded
+
+    def check_entry(self, old: os.stat_result | None) -> None:
+        """Check the limits on entries for a file that may replace an old one."""
+        if self.files >= self.max_files and not _is_file(old):
+            reason = f"{self.files} files are there already. Remove some of them, or use another work_dir."
+            raise file_error(errno.EDQUOT, "", reason)
+        if old is None:
+            self.check_folder()
+
+    def check_folder(self) -> None:
+        """Check the limit on entries of any kind."""
+        if self.entries >= 2 * self.max_files:
+            raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
+
+    def check_size(self, old: os.stat_result | None, size: int) -> None:
+        """Check the limits on bytes for a file that may replace an old one."""
+        if size > self.max_file_bytes:
+            raise file_error(errno.EFBIG, "", f"it is larger than {self.max_file_bytes} bytes.")
+        if self.bytes + size - self._counted_bytes(old) > self.max_total_bytes:
+            most = self.max_total_bytes
+            reason = f"all files together would exceed {most} bytes. Remove some of them, or use another work_dir."
+            raise file_error(errno.EDQUOT, "", reason)
+
+    def count(self, old: os.stat_result | None, size: int) -> None:
+        """Count a file that was stored, in place of an old one if there was one."""
+        self.bytes += size - self._counted_bytes(old)
+        self.entries += old is None
+        self.files += not _is_file(old)
+
+    def _counted_bytes(self, old: os.stat_result | None) -> int:
+        return old.st_size if old is not None and _is_file(old) and old.st_size <= self.max_file_bytes else 0
 
 
 class HostFolder:
@@ -55,31 +101,27 @@ class HostFolder:
         parts: list[str],
         doing: str,
         *,
-        made: list[str] | None = None,
-        room: int = 0,
+        quota: Quota | None = None,
         check: Callable[[int, str], None] | None = None,
     ) -> Iterator[int]:
         """Open a folder below this one step by step, and yield its descriptor.
 
-        At most `room` folders are created, whose paths are appended to `made`; None to create none. `check` is called before
-        each step with the descriptor of a folder and the next part, and may raise. After an error, created folders are gone.
+        Missing folders are created, within the quota; None to create none. `check` is called before each step with the
+        descriptor of a folder and the next part, and may raise.
         """
         descriptor = -1
         try:
             with explained(f"Can't {doing} {self.root}"):
                 descriptor = self._open_root(doing)
                 private = private_folders() if parts else frozenset()
-                for depth, part in enumerate(parts, start=1):
+                for part in parts:
                     if check is not None:
                         check(descriptor, part)
-                    below = self._open_or_create(descriptor, "/".join(parts[:depth]), made, room)
+                    below = self._open_or_create(descriptor, part, quota)
                     os.close(descriptor)
                     descriptor = below
                     _refuse(descriptor, private)
             yield descriptor
-        except BaseException:
-            self.remove_folders(made or [])
-            raise
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -100,26 +142,17 @@ class HostFolder:
         return descriptor
 
     @staticmethod
-    def _open_or_create(parent: int, path: str, made: list[str] | None, room: int) -> int:
-        part = path.rpartition("/")[2]
+    def _open_or_create(parent: int, part: str, quota: Quota | None) -> int:
         try:
             return os.open(part, FOLDER_FLAGS, dir_fd=parent)
         except FileNotFoundError:
-            if made is None:
+            if quota is None:
                 raise
-        if len(made) >= room:
-            raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
+        quota.check_folder()
         with suppress(FileExistsError):  # another process on the host created it first
             os.mkdir(part, 0o755, dir_fd=parent)
-            made.append(path)
+            quota.entries += 1
         return os.open(part, FOLDER_FLAGS, dir_fd=parent)
-
-    def remove_folders(self, made: list[str]) -> None:
-        """Remove created folders that are not needed and still empty."""
-        while made:
-            *above, name = made.pop().split("/")
-            with suppress(OSError), self.opened(above, "write to") as folder:
-                os.rmdir(name, dir_fd=folder)
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
         """Yield at most `size` bytes of a regular file in chunks of at most 256 KiB."""
@@ -326,3 +359,7 @@ class Scan:
     def skip(self, name: str, reason: str, *, limit: bool = False) -> None:
         """Record that an entry is not sent."""
         self.skipped.append(Skipped(printable(name), reason, limit))
+
+
+def _is_file(status: os.stat_result | None) -> bool:
+    return status is not None and stat.S_ISREG(status.st_mode)

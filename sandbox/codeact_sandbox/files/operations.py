@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from codeact_sandbox.commands import HasCommands, Input
+from codeact_sandbox.commands import HasCommands
 from codeact_sandbox.files import sync
-from codeact_sandbox.files.archives import LIMITS, file_chunks, host_errors, packed, unpack
-from codeact_sandbox.files.service import TRANSFER_TIMEOUT_S, opened, unreadable
+from codeact_sandbox.files.archives import LIMITS, file_chunks, host_errors, opened, packed, unpack
+from codeact_sandbox.files.service import TRANSFER_TIMEOUT_S, unreadable
 from codeact_sandbox.files.workspace import Workspace
+from codeact_sandbox.host.processes import Input
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import printable, safe_name

@@ -8,14 +8,13 @@ import io
 import json
 import struct
 import tarfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
-from codeact_sandbox.commands import HasCommands, Input, pieces_of, prepared, run_process
-from codeact_sandbox.files import sync
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.host.processes import Command
+from codeact_sandbox.host.processes import Command, Input, pieces_of
+from codeact_sandbox.host.requests import CHUNK
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.runner.worker import trees
 from codeact_sandbox.types.errors import SandboxFileError
@@ -67,8 +66,7 @@ class FileService:
                 failure.extend(data[: MAX_FAILURE_BYTES - len(failure)])
 
         command = Command([trees.COMMAND], stdin=True, timeout=timeout)
-        process = await run_process(self._client, command, stdin(), on_output, timeout)
-        done = process.end()
+        done = await self._client.processes.open(command).run(stdin(), on_output, timeout)
         if done.timed_out:
             raise SandboxFileError(errno.ETIMEDOUT, f"it took longer than {done.duration_s:.0f} s", path)
         if done.exit_code != 0:
@@ -89,6 +87,15 @@ class FileService:
         except (ValueError, RecursionError) as error:
             raise unreadable(path) from error
 
+    async def send(self, name: str, mode: int, content: Input) -> None:
+        """Write a file of the workspace that the host has; no list of changed files has it."""
+        requests = self._client.requests
+        if isinstance(content, bytes) and len(content) <= CHUNK:
+            await requests.ask({"op": "write", "name": name, "mode": mode}, content)
+        else:
+            await self.ask("write", name, content=content, mode=mode)
+            await requests.ask({"op": "remember", "name": name})
+
     async def read(self, path: str, take: Take, most: int) -> None:
         """Read a file for a host tool: of at most so many bytes, and nothing of the kernel's."""
         async with self._room:
@@ -108,17 +115,6 @@ class FileService:
                 header.size = len(content)
                 archive.addfile(header, io.BytesIO(content))
         await self.ask("unpack", path, content=packed.getvalue(), compressed=False)
-
-
-@asynccontextmanager
-async def opened(sandbox: HasCommands, *, changes: bool = False) -> AsyncIterator[FileService]:
-    """Yield the service of a sandbox, in which the host's changes are; `changes` is whether the host gets its own."""
-    client, workspace = await prepared(sandbox), sandbox._folder.workspace
-    try:
-        yield FileService(client, sandbox.timeout)
-    finally:
-        if changes and workspace is not None and client.alive:
-            await sync.pull_changed(workspace, client)
 
 
 def parse_answer(answer: bytearray) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from codeact_sandbox.files.file_writer import FileWriter
+from codeact_sandbox.files.service import FileService
 from codeact_sandbox.files.workspace import MAX_NAME_SHOWN, HostFile, Workspace
 from codeact_sandbox.host.blocks import BlockRequest, artifact
 from codeact_sandbox.host.client import RunnerClient
@@ -141,13 +142,16 @@ async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[Hos
     """Send some files at the same time, and return the exception of each, or None."""
     small = [file for file in batch if file.size <= CHUNK]
     contents = await in_thread(_read_all, workspace, small) if small else {}
+    service = FileService(sandbox)
 
     async def send(file: HostFile) -> None:
         content = contents.pop(file.name, None)
         if isinstance(content, SandboxError):
             raise content
-        chunks = [content] if content is not None else in_threads(workspace.read(file))
-        await sandbox.requests.write_file(file.name, file.mode, chunks)
+        if content is None:
+            await service.send(file.name, file.mode, in_threads(workspace.read(file)))
+        else:
+            await service.send(file.name, file.mode, content)
 
     return await asyncio.gather(*map(send, batch), return_exceptions=True)
 
@@ -364,12 +368,10 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
             await in_thread(writer.abandon)
 
 
-def keep_code(folder: Workspace | Path, request: BlockRequest) -> Kept:
+def keep_code(folder: Workspace, request: BlockRequest) -> Kept:
     """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted."""
     name = request.filename
     assert name is not None
-    if isinstance(folder, Path):
-        return str(folder / name)
     if request.message["delete"]:
         folder.remove(name)
         return str(folder.root / name)

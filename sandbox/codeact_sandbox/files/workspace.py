@@ -20,10 +20,11 @@ from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 
-from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES, FileWriter, Quota, refuse_repository
+from codeact_sandbox.files.file_writer import MAX_HASHED_BYTES, FileWriter, refuse_repository
 from codeact_sandbox.files.host_folder import (
     USE_MOUNT,
     HostFolder,
+    Quota,
     Scan,
     Skipped,
     explained,
@@ -288,13 +289,10 @@ class Workspace:
     def make_folder(self, name: str) -> None:
         """Create a folder, as `begin` does for a file in it."""
         with self._used():
-            name, made = self._admitted(name.removesuffix("/")), list[str]()
-            room, check = 2 * self._quota.max_files - self._quota.entries, partial(refuse_repository, self.protected)
-            with self._folder.opened(
-                name.split("/"), f"make `{printable(name)}` in", made=made, room=room, check=check
-            ):
-                self._quota.entries += len(made)
-            self._folders.add(f"{name}/")
+            name, check = self._admitted(name.removesuffix("/")), partial(refuse_repository, self.protected)
+            doing = f"make `{printable(name)}` in"
+            with self._folder.opened(name.split("/"), doing, quota=self._quota, check=check):
+                self._folders.add(f"{name}/")
 
     def _admitted(self, name: str) -> str:
         """Check a name of the sandbox, and count what is there already."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import inspect
 import logging
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -19,7 +21,7 @@ from codeact_sandbox.host.chunks import STREAMS, Stream
 from codeact_sandbox.host.connection import Connection, Reply
 from codeact_sandbox.host.protocol import number_of
 from codeact_sandbox.host.requests import ANSWER_TIMEOUT_S, OUTPUT_SLACK, Requests
-from codeact_sandbox.host.waiting import Completion, wait_for
+from codeact_sandbox.host.waiting import Completion, in_thread, wait_for
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.displays import Display
 from codeact_sandbox.types.errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxTimeout
@@ -33,6 +35,8 @@ _NOT_STARTED = ("NotStarted", "NoProcess")
 
 logger = logging.getLogger("codeact_sandbox")
 T = TypeVar("T")
+Input = bytes | str | Iterable[bytes] | AsyncIterable[bytes]
+OnOutput = Callable[[Stream, bytes], Any]
 
 
 @dataclass(frozen=True)
@@ -277,6 +281,48 @@ class Process:
         if self._input_closed or self._ended:
             raise SandboxFileError(errno.EPIPE, "the command's standard input is closed, or it has ended")
 
+    async def run(self, stdin: Input | None, on_output: OnOutput | None, limit: float) -> End:
+        """Feed it and take its output until its end; it is killed if that is not awaited."""
+        try:
+            await self._feed_and_follow(stdin, on_output, time.monotonic() + limit + self._owner.grace_s)
+        except BaseException:
+            await self.kill()
+            raise
+        return self.end()
+
+    async def _feed_and_follow(self, stdin: Input | None, on_output: OnOutput | None, until: float) -> None:
+        following = asyncio.ensure_future(self._follow(on_output, until))
+        feeding = asyncio.ensure_future(self._feed(stdin))
+        try:
+            await asyncio.wait({following, feeding}, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                await feeding  # it may have ended with an exception of the given iterable
+            await following
+        finally:
+            for task in (following, feeding):
+                task.cancel()
+            await asyncio.gather(following, feeding, return_exceptions=True)
+
+    async def _follow(self, on_output: OnOutput | None, until: float) -> None:
+        while on_output is not None and (item := await self.read(until)) is not None:
+            self.kept[item[0]].add(item[1])
+            done = on_output(*item)
+            if inspect.isawaitable(done):
+                await done
+        await self.wait(until)
+
+    async def _feed(self, stdin: Input | None) -> None:
+        if stdin is None:
+            return
+        async with contextlib.aclosing(pieces_of(stdin)) as pieces:
+            async for piece in pieces:
+                try:
+                    await self.write(piece)
+                except SandboxFileError:
+                    return  # it does not read all of its input, as `head`
+        with contextlib.suppress(SandboxFileError):
+            await self.close_stdin()
+
     async def wait(self, until: float | None = None) -> End:
         """Wait for its end; `until` is as for `read`."""
         await self._in_time(self.reply, until)
@@ -337,3 +383,17 @@ class Process:
         except SandboxTimeout:
             await self._owner.stop()
             raise
+
+
+async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
+    if isinstance(stdin, str):
+        yield stdin.encode()
+    elif isinstance(stdin, bytes | bytearray | memoryview):
+        yield bytes(stdin)
+    elif isinstance(stdin, AsyncIterable):
+        async for piece in stdin:
+            yield piece
+    else:
+        items = iter(stdin)
+        while (item := await in_thread(next, items, None)) is not None:
+            yield item

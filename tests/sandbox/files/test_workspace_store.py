@@ -68,6 +68,7 @@ class TestStore:
         workspace.prepare()
         (root / "mine").write_bytes(b"x" * 3)
         workspace.store("a", 0o644, [b"x" * 5, b"x" * 5])
+        (root / "new").mkdir()
         before = listing(root)
         for name, chunks, number in [
             ("new/big", [b"x", b"x" * 10], errno.EFBIG),

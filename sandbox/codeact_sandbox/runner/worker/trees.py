@@ -218,8 +218,8 @@ def read(target, path, offset, size, most=None):
             size = None if size is None else size - len(data)
 
 
-def write(source, path):
-    """Write a file, and make the folders above it; one that exists keeps its mode.
+def write(source, path, mode=None):
+    """Write a file, and make the folders above it; without `mode`, one that exists keeps its mode.
 
     An absolute path is followed through links; in the workspace none is.
     """
@@ -230,11 +230,10 @@ def write(source, path):
     else:
         os.fchdir(folders.open_above(".", path, create=True))
         path = os.path.basename(path)
-    mode = 0o644
-    if os.path.isfile(path) and not os.path.islink(path):
+    if mode is None and os.path.isfile(path) and not os.path.islink(path):
         os.close(os.open(path, os.O_WRONLY))  # it may be protected
         mode = stat.S_IMODE(os.stat(path).st_mode)
-    replace(path, iter(lambda: source.read(CHUNK), b""), mode)
+    replace(path, iter(lambda: source.read(CHUNK), b""), 0o644 if mode is None else mode & 0o777)
 
 
 def edit(path, old, new, everywhere):
