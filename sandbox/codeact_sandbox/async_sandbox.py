@@ -565,7 +565,7 @@ class AsyncSandbox(FileOperations):
             replay = ReplayWorkspace(client, self._folder.workspace, run_block)
             try:
                 self.replaying_now = True
-                await replay.begin(set(known_marks))
+                await replay.begin(set(known_marks), self.options.limits.workspace_bytes)
                 yield replay
                 await replay.end()
             except BaseException:
@@ -573,3 +573,4 @@ class AsyncSandbox(FileOperations):
                 raise
             finally:
                 self.replaying_now = False
+                replay.close()

@@ -137,7 +137,7 @@ class AsyncBranch:
         saved: BinaryIO = await in_thread(tempfile.TemporaryFile)
         self._saved = saved
         try:
-            await archives.save(self._sandbox, saved)
+            await archives.save(self._live(), saved, self._sandbox.options.limits.workspace_bytes)
             reason: object = await self._files.checkpoint(CHECKPOINT)
         except SandboxFileError as error:
             reason = error
@@ -180,9 +180,7 @@ class AsyncBranch:
         assert self._saved is not None
         await self._files._roll_back(CHECKPOINT)
         await self._files._drain()
-        await archives.put_back(self._sandbox, self._saved)
-        # What was put back does not count as a change by the next block.
-        await client.requests.ask({"op": "changed"})
+        await archives.put_back(client, self._saved)
         await self._drop(client)
 
     async def _drop(self, client: RunnerClient) -> None:

@@ -11,7 +11,6 @@ from typing import cast
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.types.errors import SandboxError
-from codeact_sandbox.types.limits import parse_size
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.paths import DATA, WORKSPACE
 from codeact_sandbox.types.secrets import Secret
@@ -80,7 +79,7 @@ def known_facts(options: SandboxOptions) -> SandboxFacts:
     return SandboxFacts(
         timeout_s=options.timeout,
         memory_bytes=limits.memory_bytes,
-        workspace_bytes=None if mounted else parse_size(limits.workspace),
+        workspace_bytes=None if mounted else limits.workspace_bytes,
         network=getattr(options, "network", "none") != "none",
         domains=(*options.allow_domains, *_hosts_of_secrets(options)),
         pip=options.allow_pip,

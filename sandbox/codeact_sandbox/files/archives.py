@@ -12,12 +12,12 @@ from typing import Any, BinaryIO, cast
 from codeact_sandbox.commands import HasCommands, prepared
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.service import TRANSFER_TIMEOUT_S, FileService
+from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.processes import Input
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.runner.worker import trees
 from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.limits import parse_size
 
 HEADERS = 256 * 1024**2  # what a tar file may have beside its files' content
 LIMITS: dict[str, Any] = {"most_entries": 200_000, "most_bytes": 16 * 1024**3}
@@ -49,13 +49,13 @@ async def restore(sandbox: HasCommands, snapshot: Path) -> None:
         raise SandboxStartError(message) from error
 
 
-async def save(sandbox: HasCommands, file: BinaryIO) -> None:
-    """Write the workspace as a tar file, for `put_back`.
+async def save(client: RunnerClient, file: BinaryIO, size: int) -> None:
+    """Write a workspace of at most so many bytes as a tar file, for `put_back`.
 
     Files with holes can be larger than all that the workspace can hold; code in the sandbox could
     also send more than it has.
     """
-    size, written = parse_size(sandbox.options.limits.resolved().workspace), 0
+    written = 0
 
     async def take(data: bytes) -> None:
         nonlocal written
@@ -65,19 +65,18 @@ async def save(sandbox: HasCommands, file: BinaryIO) -> None:
         await in_thread(file.write, data)
 
     more: dict[str, Any] = {**LIMITS, "most_bytes": size, "compressed": False}
-    async with opened(sandbox) as service:
-        await service.operate("pack", ".", take=take, timeout=TRANSFER_TIMEOUT_S, **more)
+    await FileService(client).operate("pack", ".", take=take, **more)
 
 
-async def put_back(sandbox: HasCommands, file: BinaryIO) -> None:
+async def put_back(client: RunnerClient, file: BinaryIO) -> None:
     """Make the workspace contain what `save` has written, and nothing else.
 
     The host's folder is left alone.
     """
     content = in_threads(_chunks(file))
-    more: dict[str, Any] = {"compressed": False, "replace": True}
-    async with opened(sandbox) as service:
-        await service.ask("unpack", ".", content=content, timeout=TRANSFER_TIMEOUT_S, **more)
+    await FileService(client).ask("unpack", ".", content=content, compressed=False, replace=True)
+    # What was put back does not count as a change by the next block.
+    await client.requests.ask({"op": "changed"})
 
 
 def packed(source: Path) -> Generator[bytes]:

@@ -21,7 +21,7 @@ from codeact_sandbox.host.protocol import checked_entries
 from codeact_sandbox.host.waiting import in_thread, in_threads, to_the_end
 from codeact_sandbox.types.errors import SandboxError, SandboxFileError
 from codeact_sandbox.types.filenames import printable
-from codeact_sandbox.types.limits import Limits, parse_size
+from codeact_sandbox.types.limits import Limits
 from codeact_sandbox.types.protected_names import ProtectedNameError
 from codeact_sandbox.types.result import Artifact
 
@@ -70,7 +70,7 @@ async def push(
     free space.
     """
     files = await in_thread(workspace.outgoing)
-    if all_of_them and _needed_bytes(files) > parse_size(limits.resolved().workspace):
+    if all_of_them and _needed_bytes(files) > limits.workspace_bytes:
         raise _no_room(files, limits)
     notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])
     notes += await _send_folders(workspace, sandbox)
@@ -126,7 +126,7 @@ def _needed_bytes(files: Iterable[HostFile]) -> int:
 
 def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
     limits = limits.resolved()
-    needed, room = _needed_bytes(files), parse_size(limits.workspace)
+    needed, room = _needed_bytes(files), limits.workspace_bytes
     error = SandboxFileError(
         f"the files of work_dir do not fit into the sandbox: {len(files):,} files need {needed:,} bytes, and its workspace "
         f"has {room:,} bytes for at most {limits.files:,} files and folders. Give it more with "

@@ -170,6 +170,11 @@ class Limits(KeywordModel):
         return type(self)(**{**given, "memory": default_memory(machine or machine_memory())})
 
     @property
+    def workspace_bytes(self) -> int:
+        """Size of /workspace."""
+        return parse_size(self.resolved().workspace)
+
+    @property
     def memory_bytes(self) -> int:
         return parse_size(self.memory or default_memory(machine_memory()))
 

@@ -8,7 +8,7 @@ import os
 import stat
 import time
 
-from ..shared import folders, packages
+from ..shared import folders
 
 CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
@@ -53,8 +53,6 @@ class Files:
                 answer = self.remember(request["name"])
             elif op == "folders":
                 answer = self._make_folders(request["names"])
-            elif op in REPLAY_OPERATIONS:
-                answer = _replay(self, request)
             else:
                 answer = {"error": "unknown operation", "errno": 22}
             return answer, b""
@@ -239,57 +237,3 @@ def _version_of(info):
         return FOLDER
     # Code can set the modification time back, but not the change time.
     return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_mode)
-
-
-# Requests of the host while it replays the blocks of an old session
-
-REPLAY_OPERATIONS = ("remove", "empty")
-# Folders besides the workspace that code can write to.
-TEMPORARY = ("/tmp", "/dev/shm")
-CLEAR_S = 1.0
-
-
-def _replay(workspace, request):
-    if request["op"] == "empty":
-        return remove_temporary_files()
-    return {"files": [_remove(workspace, file) for file in request["files"]]}
-
-
-def _remove(workspace, file):
-    """Remove a file, if it exists, and folders that become empty."""
-    try:
-        folder = folders.open_above(workspace.root, file["name"])
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    try:
-        os.unlink(os.path.basename(file["name"]), dir_fd=folder)
-    except FileNotFoundError:
-        pass
-    finally:
-        os.close(folder)
-    _remove_empty(workspace, os.path.dirname(file["name"]))
-
-
-def _remove_empty(workspace, name):
-    while name:
-        try:
-            folder = folders.open_above(workspace.root, name)
-            try:
-                os.rmdir(os.path.basename(name), dir_fd=folder)
-            finally:
-                os.close(folder)
-        except OSError:
-            return  # it is not empty
-        name = os.path.dirname(name)
-
-
-def remove_temporary_files():
-    """Remove the content of the folders for temporary files and for packages, except what the user has mounted there."""
-    until = time.monotonic() + CLEAR_S
-    for folder in (*TEMPORARY, packages.FOLDER):
-        if os.path.isdir(folder) and os.access(folder, os.W_OK):
-            for _ in folders.remove_content(folder):
-                if time.monotonic() > until:
-                    raise OSError(62, "there are too many temporary files")
-    folders.make_home()
-    return {}

@@ -4,6 +4,7 @@ Standard input has a JSON request after its length (4 bytes), then the operation
 operations that return some. An operation that fails ends with 1 and JSON with `error` and `errno` on standard error.
 """
 
+import contextlib
 import errno
 import fnmatch
 import itertools
@@ -13,7 +14,7 @@ import re
 import stat
 import struct
 
-from ..shared import folders
+from ..shared import folders, packages
 
 # The words of the command, which the worker does itself.
 COMMAND = "codeact-files"
@@ -26,6 +27,8 @@ MAX_LINE_SHOWN = 2000
 MAX_LINE = 1024 * 1024
 BLOCK = 512
 SYSTEM_FOLDERS = ("/dev/", "/proc/", "/sys/")
+# Folders besides the workspace that code can write to.
+TEMPORARY = ("/tmp", "/dev/shm")
 TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 
@@ -290,6 +293,27 @@ def remove(path, recursive):
     os.rmdir(path)
 
 
+# For the replay of an old session
+
+
+def unlink(path, paths):
+    """Remove files, if they exist, and folders that become empty."""
+    for each in paths:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(each)
+        with contextlib.suppress(OSError):
+            os.removedirs(os.path.dirname(each))
+
+
+def clear(path):
+    """Remove temporary files and packages, except what the user has mounted there."""
+    for folder in (*TEMPORARY, packages.FOLDER):
+        if os.path.isdir(folder) and os.access(folder, os.W_OK):
+            for _ in folders.remove_content(folder):
+                pass
+    folders.make_home()
+
+
 # Whole folders, as tar files
 
 
@@ -435,5 +459,5 @@ def _refuse_links(top, parts):
 
 OPERATIONS = {
     each.__name__.rstrip("_"): each
-    for each in (stat_, ls, glob, grep, check, read, write, edit, mkdir, remove, pack, unpack)
+    for each in (stat_, ls, glob, grep, check, read, write, edit, mkdir, remove, unlink, clear, pack, unpack)
 }
