@@ -171,7 +171,7 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
 
     The runner reports a file once, so a cancellation does not keep it from being stored.
     """
-    entries = checked_entries(reply.message.get("files", []))
+    entries = reply.message.get("files", [])
     if entries and reply.message.get("files_cut"):
         workspace.miss("some files", "there are too many in the workspace")
     return await to_the_end(pull_entries(workspace, sandbox, entries, reply.data))
@@ -180,7 +180,7 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
 async def pull_entries(
     workspace: Workspace,
     sandbox: RunnerClient,
-    entries: list[dict[str, Any]],
+    entries: object,
     data: bytes = b"",
     *,
     source: str = ".",
@@ -230,10 +230,10 @@ class _Pull:
         self._stored: list[Artifact] = []
         self._refused: dict[tuple[int, str], _Refused] = {}
 
-    def begin(self, entries: list[dict[str, Any]], data: bytes) -> None:
+    def begin(self, entries: object, data: bytes) -> None:
         """Sort the files, and store the first of those that have content; finish if these are all."""
         offset = 0
-        for entry in entries:
+        for entry in checked_entries(entries):
             name, size = entry["name"], entry.get("inline")
             if size is not None:
                 self.inline.append((entry, data[offset : offset + size]))

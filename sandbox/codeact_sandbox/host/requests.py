@@ -91,13 +91,13 @@ class Requests:
     async def list_files(self) -> list[dict[str, Any]]:
         return checked_entries((await self.ask({"op": "list"})).message.get("files"))
 
-    async def list_folder(self, path: str) -> list[dict[str, Any]]:
+    async def list_folder(self, path: str) -> object:
         """List what is below a folder of the workspace: files, and empty folders."""
         message = (await self.ask({"op": "list", "folder": path, "folders": True})).message
         if message.get("cut"):
             reason = "there are too many files in it, or folders in folders: choose one below it"
             raise SandboxFileError(errno.E2BIG, reason, path)
-        return checked_entries(message.get("files"))
+        return message.get("files")
 
 
 class RunningBlocks:
