@@ -64,7 +64,7 @@ class FileWriter:
                 check(parent, self._leaf)
                 old = _status(self._leaf, parent)
                 quota.check_entry(old)
-                quota.check_size(old, size)
+                quota.check_size(old, size, size)
                 self._parent = os.dup(parent)
                 try:
                     self._descriptor = os.open(self._part, CREATE_FLAGS, 0o600, dir_fd=parent)
@@ -78,9 +78,10 @@ class FileWriter:
         """Append bytes."""
         with self._lock, explained(self._task):
             for chunk in chunks:
-                self._quota.check_size(self._old, self._written + len(chunk))
+                self._quota.check_size(self._old, self._written + len(chunk), len(chunk))
                 self._put(chunk)
                 self._written += len(chunk)
+                self._quota.bytes += len(chunk)
                 if self._written <= MAX_HASHED_BYTES:
                     self._digest.update(chunk)
 
@@ -101,7 +102,7 @@ class FileWriter:
         with self._lock, explained(self._task):
             old = self._old = _status(self._leaf, self._parent)
             self._quota.check_entry(old)
-            self._quota.check_size(old, self._written)
+            self._quota.check_size(old, self._written, 0)
             os.ftruncate(self._descriptor, self._written)  # its end may be a hole
             os.fchmod(self._descriptor, plain_mode(self._mode))
             inode = os.fstat(self._descriptor).st_ino
@@ -112,7 +113,7 @@ class FileWriter:
             self._open = False
             status = _status(self._leaf, self._parent)
             os.close(self._parent)
-            self._quota.count(old, self._written)
+            self._quota.count(old)
         digest = self._digest.digest() if self._written <= MAX_HASHED_BYTES else None
         return (status if status is not None and status.st_ino == inode else None), digest
 
@@ -127,6 +128,7 @@ class FileWriter:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
             os.close(self._parent)
+            self._quota.bytes -= self._written
 
 
 def refuse_repository(protected: ProtectedNames, descriptor: int, part: str) -> None:

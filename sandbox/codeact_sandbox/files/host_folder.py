@@ -52,18 +52,18 @@ class Quota:
         if self.entries >= 2 * self.max_files:
             raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
 
-    def check_size(self, old: os.stat_result | None, size: int) -> None:
-        """Check the limits on bytes for a file that may replace an old one."""
+    def check_size(self, old: os.stat_result | None, size: int, more: int) -> None:
+        """Check the limits for a file of so many bytes, of which `more` are not counted; it may replace an old one."""
         if size > self.max_file_bytes:
             raise file_error(errno.EFBIG, "", f"it is larger than {self.max_file_bytes} bytes.")
-        if self.bytes + size - self._counted_bytes(old) > self.max_total_bytes:
+        if self.bytes + more - self._counted_bytes(old) > self.max_total_bytes:
             most = self.max_total_bytes
             reason = f"all files together would exceed {most} bytes. Remove some of them, or use another work_dir."
             raise file_error(errno.EDQUOT, "", reason)
 
-    def count(self, old: os.stat_result | None, size: int) -> None:
-        """Count a file that was stored, in place of an old one if there was one."""
-        self.bytes += size - self._counted_bytes(old)
+    def count(self, old: os.stat_result | None) -> None:
+        """Count a file whose bytes are counted, in place of an old one if there was one."""
+        self.bytes -= self._counted_bytes(old)
         self.entries += old is None
         self.files += not _is_file(old)
 

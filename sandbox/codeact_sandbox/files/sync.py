@@ -6,7 +6,6 @@ import asyncio
 import errno
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -309,45 +308,27 @@ async def _fetch(sandbox: RunnerClient, pulling: _Pull) -> None:
     some = pulling.in_sandbox[:MAX_TRANSFERS]
     entries = _batch(some, lambda entry: int(entry["size"]))
     del pulling.in_sandbox[: len(entries)]
-    small = [entry for entry in entries if entry["size"] < CHUNK]
-    large = [entry for entry in entries if entry["size"] >= CHUNK]
-    paths = {entry["name"]: posixpath.join(pulling.source, entry["name"]) for entry in entries}
-    reads = (_first_chunk(sandbox, paths[entry["name"]]) for entry in small)
-    chunks = await asyncio.gather(*reads, return_exceptions=True)
-    whole = []
-    for entry, chunk in zip(small, chunks, strict=True):
-        if isinstance(chunk, SandboxFileError):
-            pulling.refuse(entry, chunk)
-        elif isinstance(chunk, BaseException):
-            raise chunk
-        elif len(chunk) < CHUNK:
-            whole.append((entry, chunk))
-        else:  # it has grown since
-            large.append(entry)
-    if whole:
-        await in_thread(pulling.store, whole)
-    for entry in large:
-        name, mode = entry["name"], entry["mode"]
+
+    async def copy(entry: dict[str, Any]) -> None:
+        name = entry["name"]
         try:
-            path = await copy_out(pulling.workspace, sandbox, paths[name], name, mode)
-            pulling.stored(entry, path)
+            source = posixpath.join(pulling.source, name)
+            pulling.stored(entry, await copy_out(pulling.workspace, sandbox, source, name, entry["mode"]))
         except SandboxFileError as error:
             pulling.refuse(entry, error)
 
-
-async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
-    async with aclosing(sandbox.requests.read_file(name)) as pieces:
-        chunk, _ = await anext(pieces)
-        return chunk
+    await asyncio.gather(*map(copy, entries))
 
 
 async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, target: str, mode: int) -> Path:
-    """Copy a file of the sandbox to the host, chunk by chunk."""
+    """Copy a file of the sandbox to the host: a small one at once, else chunk by chunk."""
     # Not the thread's result: that is lost if this call is cancelled.
     writers: list[FileWriter] = []
 
-    def begin(size: int) -> None:
-        writers.append(workspace.begin(target, mode, size))
+    def write(size: int) -> None:
+        if not writers:
+            writers.append(workspace.begin(target, mode, size))
+        writers[0].write(*waiting)
 
     waiting: list[bytes] = []
     try:
@@ -355,13 +336,13 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
             if size > workspace.max_file_bytes:
                 most = workspace.max_file_bytes
                 raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are copied", name)
-            if not writers:
-                await in_thread(begin, size)
             waiting.append(chunk)
             if len(waiting) == CHUNKS_PER_CALL:
-                await in_thread(writers[0].write, *waiting)
+                await in_thread(write, size)
                 waiting = []
-        await in_thread(writers[0].write, *waiting)
+        if not writers:
+            return await in_thread(workspace.store, target, mode, waiting)
+        await in_thread(write, size)
         return await in_thread(workspace.commit, writers[0])
     finally:
         for writer in writers:
