@@ -51,15 +51,6 @@ async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limi
         workspace.note(*await push(workspace, sandbox, limits))
 
 
-async def close(workspace: Workspace, *, let_finish: bool) -> None:
-    """Stop storing files."""
-    if let_finish:
-        async with workspace.transfer_lock:
-            await in_thread(workspace.close)
-    else:
-        await in_thread(workspace.close)
-
-
 async def push(
     workspace: Workspace, sandbox: RunnerClient, limits: Limits, *, all_of_them: bool = False
 ) -> tuple[str, ...]:

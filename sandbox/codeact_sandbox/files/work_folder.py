@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
-from codeact_sandbox.files import sync
 from codeact_sandbox.files.private_folders import mount
 from codeact_sandbox.files.selection import Selection
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
@@ -68,7 +68,8 @@ class WorkFolder:
         """Stop storing files, and remove a temporary folder unless it is kept for the next sandbox."""
         workspace, self.workspace = self.workspace, None
         if workspace is not None:
-            await sync.close(workspace, let_finish=keep)
+            async with workspace.transfer_lock if keep else nullcontext():
+                await in_thread(workspace.close)
         await self.release(keep=keep)
 
     async def release(self, *, keep: bool) -> None:
