@@ -1,6 +1,5 @@
 """Programs written for upstream's classes run after a change of their imports, and of nothing else."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from .examples import Example, installed_examples, transcript
 from .harness import Run, run
-from .inventory import DOCSTRINGS, PAGES, Entry
+from .inventory import DOCSTRINGS, Entry
 
 EXAMPLES = installed_examples()
 NOISE = ("Resolved model mismatch", "Pydantic serializer warnings")
@@ -19,12 +18,6 @@ ALLOWED = '{"approved": true, "reason": "It only prints."}'
 
 def names(table: dict[str, Entry]) -> list[str]:
     return [name for name, entry in table.items() if not entry.left_out]
-
-
-def require(entry: Entry) -> None:
-    missing = [module for module in entry.needs if importlib.util.find_spec(module) is None]
-    if missing:
-        pytest.skip(f"needs {', '.join(missing)}, which this project does not depend on")
 
 
 def replies_shown(example: Example) -> list[str]:
@@ -45,24 +38,16 @@ def check(done: Run, entry: Entry) -> None:
     assert done.unsaid == 0
     complaints = [line for line in done.err.splitlines() if re.search(r"Warning:|Error|Traceback|never", line)]
     complaints = [line for line in complaints if not any(noise in line for noise in NOISE)]
-    assert len(complaints) == len(entry.writes), done.err
-    for line, text in zip(complaints, entry.writes, strict=True):
-        assert text in line
+    assert complaints == []
 
 
 def test_every_example_in_the_installed_docstrings_is_in_the_table():
     assert sorted(EXAMPLES) == sorted(DOCSTRINGS)
 
 
-def test_every_page_program_is_in_the_table():
-    programs = {path.name for path in (Path(__file__).parent / "pages").glob("*.py")}
-    assert programs == {entry.program for entry in PAGES.values() if not entry.left_out}
-
-
 @pytest.mark.parametrize("name", names(DOCSTRINGS))
 def test_a_docstring_example_runs(name: str, tmp_path: Path):
     entry, example = DOCSTRINGS[name], EXAMPLES[name]
-    require(entry)
     replies = replies_shown(example) if entry.replies is None else entry.replies
 
     done = run(example.code, tmp_path, replies=replies, stdin=entry.stdin)
@@ -70,17 +55,6 @@ def test_a_docstring_example_runs(name: str, tmp_path: Path):
     check(done, entry)
     if example.shown is not None:
         assert transcript(done.out) == transcript(example.shown)
-
-
-@pytest.mark.more
-@pytest.mark.parametrize("name", names(PAGES))
-def test_a_page_example_runs(name: str, tmp_path: Path):
-    entry = PAGES[name]
-    code = (Path(__file__).parent / "pages" / entry.program).read_text(encoding="utf-8")
-
-    done = run(code, tmp_path, replies=entry.replies or (), stdin=entry.stdin)
-
-    check(done, entry)
 
 
 @pytest.mark.parametrize("name", [name for name, entry in DOCSTRINGS.items() if entry.refused])

@@ -1,7 +1,6 @@
 """Rebuilt blocks find the files of the first time; those that used other files are not rebuilt, and no file is changed."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -56,17 +55,6 @@ async def test_blocks_find_the_same_files_as_the_first_time(make: Make, work: Pa
     assert contents(work) == {**before, "later.txt": b"later"}
 
 
-async def test_replay_warns_of_files_too_deep_to_be_listed(make: Make, work: Path) -> None:
-    deep = work / "/".join("d" * 40)
-    deep.mkdir(parents=True)
-    (deep / "data.txt").write_text("old")
-    state, _, _ = await run_turn(await make(), None, f"x = open('{'d/' * 40}data.txt').read()")
-    (deep / "data.txt").write_text("new")
-    _, words, printed = await run_turn(await make(), state, "print(x)")
-    assert words == DIFFERENT.format("1 block was") + f"- {replay.FILES_UNKNOWN.format(number=1)}"
-    assert printed == ["new\n"]
-
-
 async def test_the_model_is_told_of_a_block_that_goes_on_without_what_has_changed(make: Make, work: Path) -> None:
     codes = {
         "caught": "try:\n    x = open('data.txt').read()\nexcept Exception:\n    x = None",
@@ -98,21 +86,6 @@ async def test_a_block_that_only_writes_what_has_changed_is_rebuilt(make: Make, 
 def seven() -> int:
     """A function for the code."""
     return 7
-
-
-async def test_files_that_the_start_of_a_sandbox_makes_exist(make: Make, work: Path) -> None:
-    options: dict[str, Any] = {"functions": [seven], "init_command": "echo begun > /workspace/begun.txt"}
-    blocks = [
-        "from functions import seven\nx = seven(), open('begun.txt').read(), open('functions.py').read()",
-        "y = open('begun.txt').read()",
-    ]
-    state, _, _ = await run_turn(await make(**options), None, *blocks)
-    before = contents(work)
-    look = "import subprocess, sys\nprint(x[:2], y, subprocess.getoutput(sys.executable + ' -c \"import functions\"'))"
-    _, words, printed = await run_turn(await make(**options), state, look)
-    assert words == SAME.format("2 blocks were")
-    assert printed == ["(7, 'begun\\n') begun\n \n"]
-    assert contents(work) == before
 
 
 async def test_blocks_that_depend_on_one_that_was_not_rebuilt_are_named(make: Make, work: Path) -> None:

@@ -142,6 +142,7 @@ async def test_with_a_network_of_the_engine_nothing_is_run_again(make: Make) -> 
     assert printed == ["False\n"]
 
 
+@pytest.mark.more
 async def test_the_package_index_is_not_reached(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_index(tmp_path)
     with served(tmp_path) as url:
