@@ -1,19 +1,100 @@
-"""Programs written for upstream's classes run after a change of their imports, and of nothing else."""
+"""Programs written for upstream's classes run after a change of their imports, and of nothing else.
 
+`DOCSTRINGS` has every example of the installed packages around the two classes: how it runs here, as a user would run it, or
+why it is left out. A release with a new example fails a test.
+"""
+
+import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 import pytest
 
-from .examples import Example, installed_examples, transcript
-from .harness import Run, run
-from .inventory import DOCSTRINGS, Entry
+from tests import processes
+from tests.openai_server import OpenAIServer, Reply
+
+from .examples import Example, installed_examples, swap_imports, transcript
 
 EXAMPLES = installed_examples()
 NOISE = ("Resolved model mismatch", "Pydantic serializer warnings")
 """Warnings of AutoGen's model client and of the OpenAI SDK that no class here has a part in."""
 ALLOWED = '{"approved": true, "reason": "It only prints."}'
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One example.
+
+    Args:
+        left_out: Why it does not run here, or empty when it runs.
+        replies: What the model says, in order; None takes what the example itself shows that the model said.
+        stdin: What the person at the keyboard types.
+        prints: What standard output must contain, in this order.
+        refused: What the error says on an engine that lacks what the example asks for.
+    """
+
+    left_out: str = ""
+    replies: tuple[str, ...] | None = ()
+    stdin: str = ""
+    prints: tuple[str, ...] = ()
+    refused: str = ""
+
+
+NO_CLASS = "uses neither class"
+EXTRA = "needs markitdown and playwright, which this project does not depend on"
+
+DOCSTRINGS: dict[str, Entry] = {
+    "CodeExecutorAgent#1": Entry(
+        stdin="maybe\ny\n",
+        prints=(
+            "Code execution approval requested:",
+            "print('Hello world')",
+            "Please enter 'y' for yes or 'n' for no.",
+            "source='code_executor'",
+            "content='Hello world\\n'",
+        ),
+    ),
+    "CodeExecutorAgent#2": Entry(
+        left_out="needs an engine with a GPU; that it gets as far as asking the engine for one is checked",
+        refused="gpu",
+    ),
+    "CodeExecutorAgent#3": Entry(replies=None),
+    "CodeExecutorAgent#4": Entry(replies=None),
+    "DockerJupyterCodeExecutor#1": Entry(left_out=NO_CLASS),
+    "DockerJupyterCodeExecutor#2": Entry(left_out=NO_CLASS),
+    "DockerJupyterCodeExecutor#3": Entry(left_out=NO_CLASS),
+    "DockerJupyterCodeExecutor#4": Entry(left_out="needs a network: its server builds a Jupyter image from a registry"),
+    "JupyterCodeExecutor#1": Entry(left_out=NO_CLASS),
+    "JupyterCodeExecutor#2": Entry(left_out=NO_CLASS),
+    "JupyterCodeExecutor#3": Entry(prints=("source='code_executor'", "content='Hello world\\n'")),
+    "MagenticOne#1": Entry(left_out=f"{NO_CLASS} (MagenticOne picks upstream's executor itself)"),
+    "MagenticOne#2": Entry(left_out=EXTRA),
+    "MagenticOne#3": Entry(left_out=EXTRA),
+    "PythonCodeExecutionTool#1": Entry(left_out=NO_CLASS),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a program did."""
+
+    status: int
+    out: str
+    err: str
+    unsaid: int
+
+
+def run(code: str, folder: Path, *, replies: Sequence[Reply | str] = (), stdin: str = "") -> Run:
+    """Run a program written for upstream with its imports moved here."""
+    program = folder / "example.py"
+    program.write_text(swap_imports(code), encoding="utf-8")
+    with OpenAIServer(list(replies)) as model:
+        environment = {**os.environ, "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "not-a-key"}
+        done = processes.run([str(program)], cwd=folder, env=environment, text=stdin)
+    return Run(done.returncode, done.stdout, done.stderr, len(model.script))
 
 
 def names(table: dict[str, Entry]) -> list[str]:
