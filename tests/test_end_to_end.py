@@ -31,7 +31,6 @@ from tests.wire import (
     model,
     received_messages,
     script,
-    shown,
     story,
     texts_of,
 )
@@ -82,8 +81,9 @@ async def test_agent_generates_fails_decides_repairs_and_reflects(
     result = items.pop()
     chunks = [item.content for item in items if isinstance(item, ModelClientStreamingChunkEvent)]
     rest = [item for item in items if not isinstance(item, ModelClientStreamingChunkEvent)]
-    assert shown(rest) == story(mode)
-    assert shown(result.messages) == story(mode)
+    assert texts_of(rest) == story(mode)
+    assert result.messages == rest
+    assert [each.models_usage.completion_tokens for each in rest if each.models_usage] == [10, 20, 30, 40]
     generate, decide, repair, reflect = conversation(mode)
     assert received_messages(server) == [generate, *[decide] * len(asked), repair, reflect]
     assert formats(server) == [None, *asked, None, None]

@@ -1,10 +1,14 @@
-"""Exports of the packages: the table of names, and the imports for type checkers, name the same objects."""
+"""Exports of the packages, and one import path for each module."""
 
 import ast
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 
 def for_type_checkers(source: Path) -> dict[str, str]:
@@ -43,3 +47,16 @@ def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> N
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
     with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
         module.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["agents", "executors", "teams"])
+def test_short_name_is_refused(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=50
+    )
+    assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: No module named '{name}'"
+
+
+def test_three_folders_are_links_of_the_package() -> None:
+    links = sorted(path.name for path in (ROOT / "autogen_codeact").rglob("*") if path.is_symlink())
+    assert links == ["agents", "executors", "teams"]

@@ -15,12 +15,7 @@ from weakref import WeakKeyDictionary
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
-    CodeExecutionEvent,
-    CodeGenerationEvent,
-    TextMessage,
 )
-from autogen_core.code_executor import CodeBlock, CodeResult
-from autogen_core.models import RequestUsage
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
@@ -114,61 +109,17 @@ def formats(server: OpenAIServer) -> list[str | None]:
 # What the caller received
 
 
-def shown(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[dict[str, Any]]:
-    """Return whole messages, without fields that differ between runs."""
-    dumped = [message.model_dump(exclude={"id", "created_at"}) for message in messages]
-    for message in dumped:
-        if "duration_s" in message["metadata"]:
-            assert float(message["metadata"].pop("duration_s")) > 0
-    return dumped
-
-
-def story(mode: str) -> list[dict[str, Any]]:
-    """Return every event of the script, the task first."""
-    repaired = REPAIR_CODE[mode]
-    events = [
-        TextMessage(content=TASK, source="user"),
-        CodeGenerationEvent(
-            retry_attempt=0,
-            content=fenced(FAILS_CODE),
-            code_blocks=[CodeBlock(code=FAILS_CODE, language="python")],
-            source="coder",
-            models_usage=cost(10),
-        ),
-        CodeExecutionEvent(
-            retry_attempt=0,
-            result=CodeResult(exit_code=1, output=failed_output(mode)),
-            source="coder",
-            metadata={"outcome": "error", "exit_code": "1", "state": "kept", "error": "NameError"},
-        ),
-        CodeGenerationEvent(
-            retry_attempt=0,
-            content=f"Attempt number: 1\nProposed correction: {REASON}",
-            code_blocks=[],
-            source="coder",
-            models_usage=cost(20),
-            metadata={"retry": "true"},
-        ),
-        CodeGenerationEvent(
-            retry_attempt=1,
-            content=fenced(repaired),
-            code_blocks=[CodeBlock(code=repaired, language="python")],
-            source="coder",
-            models_usage=cost(30),
-        ),
-        CodeExecutionEvent(
-            retry_attempt=1,
-            result=CodeResult(exit_code=0, output="5.0\n"),
-            source="coder",
-            metadata={"outcome": "ok", "exit_code": "0", "state": "kept"},
-        ),
-        TextMessage(content=ANSWER, source="coder", models_usage=cost(40)),
+def story(mode: str) -> list[tuple[str, str]]:
+    """Return who says what in a run of the script, the task first."""
+    said = [
+        fenced(FAILS_CODE),
+        failed_output(mode),
+        f"Attempt number: 1\nProposed correction: {REASON}",
+        fenced(REPAIR_CODE[mode]),
+        "5.0\n",
+        ANSWER,
     ]
-    return shown(events)
-
-
-def cost(completion_tokens: int) -> RequestUsage:
-    return RequestUsage(prompt_tokens=7, completion_tokens=completion_tokens)
+    return [("user", TASK), *(("coder", words) for words in said)]
 
 
 def texts_of(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[tuple[str, str]]:
