@@ -18,14 +18,15 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.model_calls import DeadlineClient
-from autogen_codeact.agents.observation import UNKNOWN_END
 from autogen_codeact.batch.errors import BatchBudgetError
-from autogen_codeact.batch.results import Row, summarize
+from autogen_codeact.batch.results import summarize
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task, read_tasks
 from autogen_codeact.cli import batch_display
-from autogen_codeact.cli.exit import (
+from autogen_codeact.cli.jobs import REPLAY, BatchJob
+from autogen_codeact.cli.models import RecordedModel, advice_for, open_model, parse_answers, read_file
+from autogen_codeact.cli.output import (
     EXIT_INTERRUPTED,
     CommandError,
     LastJsonLine,
@@ -33,9 +34,6 @@ from autogen_codeact.cli.exit import (
     say,
     silence_libraries,
 )
-from autogen_codeact.cli.jobs import BatchJob
-from autogen_codeact.cli.model_choice import REPLAY
-from autogen_codeact.cli.models import RecordedModel, advice_for, open_model, parse_answers, read_file
 from autogen_codeact.cli.sandbox import Limits, check_limits, make_agent, read_limits, started
 from autogen_codeact.cli.sandbox_choice import Kind, with_skills
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
@@ -71,7 +69,10 @@ class _Running:
         self, job: BatchJob, settings: BatchSettings, end: LastJsonLine, display: batch_display.BatchDisplay
     ) -> None:
         self._job, self._settings, self._end, self._display = job, settings, end, display
-        self._maker = AgentMaker(job)
+        self._limits = _limits_of_a_task(job)
+        check_limits(job.agent, self._limits)
+        self._client: ChatCompletionClient | None = None
+        self._recording: _Recording | None = None
         self._batch: Batch | None = None
         self._taken = 0
         self._finishing = False
@@ -93,27 +94,38 @@ class _Running:
 
     async def run(self) -> int:
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._maker.close)
-            self._maker.open()
+            self._open_model()
+            if self._client is not None:
+                stack.push_async_callback(self._client.close)
             # What is wrong with the file as a whole is said before anything is started.
             tasks = await in_thread(read_tasks, self._job.tasks)
-            kind = await self._choose_sandbox()
+            # A first sandbox builds the image once, and shows an error of all tasks before they begin.
+            async with started(self._job.sandbox) as executor:
+                kind: Kind = "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker"
             spent = await self._follow(kind, tasks)
         return await self._sum_up(spent)
 
-    async def _choose_sandbox(self) -> Kind:
-        """Return the kind of sandbox.
+    def _open_model(self) -> None:
+        model = self._job.model
+        if model.spec.startswith(REPLAY):
+            model.check()
+            name = model.spec.removeprefix(REPLAY)
+            self._recording = _Recording(name, read_file(name))
+        else:
+            self._client = open_model(model)
 
-        One sandbox is started and stopped first: it builds an image once, and an error of all tasks is found before they begin.
-        """
-        async with started(self._job.sandbox) as executor:
-            return "bubblewrap" if isinstance(executor, BubblewrapCommandLineCodeExecutor) else "docker"
+    def _make_agent(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
+        client = self._client
+        if self._recording is not None:
+            client = self._recording.client(task.id, self._job.model.timeout_s)
+        assert client is not None
+        return make_agent(self._job.agent, self._limits, client, executor, stream=False, stream_output=False)
 
     async def _follow(self, kind: Kind, tasks: list[Task | BadTask]) -> str | None:
         options = {"delete_tmp_files": True, **self._job.sandbox.options()}
         del options["work_dir"]
         batch = self._batch = run_batch(
-            self._maker,
+            self._make_agent,
             tasks,
             out=self._job.out,
             settings=self._settings,
@@ -128,19 +140,16 @@ class _Running:
         try:
             async with aclosing(batch) as rows:
                 async for row in rows:
-                    self._take(row)
+                    self._taken += 1
+                    self._display.take(row)
+                    if row.outcome != "invalid":
+                        self._errors.append(row.error_class or "")
+                    if len(self._errors) == SAME_ERRORS and (advice := self._advice()) is not None:
+                        self._stopped_for = advice
+                        batch.stop()
         except BatchBudgetError as error:
             return str(error)
         return None
-
-    def _take(self, row: Row) -> None:
-        self._taken += 1
-        self._display.take(row)
-        if row.outcome != "invalid":
-            self._errors.append(row.error_class or "")
-        if len(self._errors) == SAME_ERRORS and (advice := self._advice()) is not None and self._batch is not None:
-            self._stopped_for = advice
-            self._batch.stop()
 
     def _advice(self) -> str | None:
         """Return what the user can do if all tasks so far have failed with the same error."""
@@ -241,36 +250,6 @@ def _limits_of_a_task(job: BatchJob) -> Limits:
     return Limits(**limits.model_dump(include={"max_steps", "max_retries"}, exclude_unset=True))
 
 
-class AgentMaker:
-    """Makes the agent of an attempt."""
-
-    def __init__(self, job: BatchJob) -> None:
-        self._agent, self._model, self._limits = job.agent, job.model, _limits_of_a_task(job)
-        check_limits(self._agent, self._limits)
-        self._client: ChatCompletionClient | None = None
-        self._recording: _Recording | None = None
-
-    def __call__(self, executor: CodeExecutor, task: Task) -> CodeActAgent | CodeExecutorAgent | Team:
-        """Return the agent or team for an attempt at a task."""
-        client = self._client if self._recording is None else self._recording.client(task.id, self._model.timeout_s)
-        assert client is not None
-        return make_agent(self._agent, self._limits, client, executor, stream=False, stream_output=False)
-
-    def open(self) -> None:
-        """Create the model client."""
-        self._model.check()
-        if self._model.spec.startswith(REPLAY):
-            name = self._model.spec.removeprefix(REPLAY)
-            self._recording = _Recording(name, read_file(name))
-        else:
-            self._client = open_model(self._model)
-
-    async def close(self) -> None:
-        """Close the model client."""
-        if self._client is not None:
-            await self._client.close()
-
-
 class _Recording:
     """Recorded answers: the same for each task, or those of each task."""
 
@@ -294,17 +273,12 @@ class _Recording:
 
 
 class _ContinuedRecording(RecordedModel):
-    """A recording for an attempt, which may continue a run log: the answers in the log are not given again.
-
-    Except the one whose code was interrupted: a recording can't look at what is there, as a model is told to do.
-    """
+    """A recording for an attempt, which may continue a run log: the answers in the log are not given again."""
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         if not self.create_calls:
-            places = [place for place, each in enumerate(messages) if isinstance(each, AssistantMessage)]
-            if places and any(UNKNOWN_END in str(each.content) for each in messages[places[-1] :]):
-                del places[-1]
-            earlier, answers = [messages[place].content for place in places], self.chat_completions
+            earlier = [each.content for each in messages if isinstance(each, AssistantMessage)]
+            answers = self.chat_completions
             if [getattr(answer, "content", answer) for answer in answers[: len(earlier)]] == earlier:
                 del answers[: len(earlier)]
                 self.provided_message_count = len(answers)

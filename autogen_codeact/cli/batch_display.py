@@ -6,12 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
 
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
 from autogen_codeact.batch.results import Row, Summary, Unsuccessful, summarize
-from autogen_codeact.cli.exit import say
-from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.output import print_json, printable, say
 from autogen_codeact.cli.progress import StatusLine, find_terminal, format_seconds
 from autogen_codeact.cli.terminal import Terminal
 from codeact_sandbox.types.text import format_count, format_percent
@@ -23,8 +21,8 @@ MAX_LINE = 300
 _OUTCOMES = ("completed", "stopped", "waiting", "failed", "invalid")
 
 
-class BatchDisplay:
-    """Shows the progress of a batch; a context manager.
+class BatchDisplay(StatusLine):
+    """Shows the progress of a batch.
 
     `live` and `plain` say whether a line is drawn at the bottom of a terminal, and whether lines are written without one. All is
     written by a thread of its own: a terminal that stands still does not stop the batch.
@@ -33,31 +31,23 @@ class BatchDisplay:
     def __init__(self, *, live: bool = True, plain: bool = True) -> None:
         stream = find_terminal() if live else None
         self._is_plain = plain and stream is None
-        self._status = StatusLine(stream, self._tick, name="batch progress", interval_s=INTERVAL_S)
+        super().__init__(stream, self._tick, name="batch progress", interval_s=INTERVAL_S)
         self._counts: Callable[[], BatchCounts] | None = None
         self._messages: deque[str] = deque()
         self._failures = 0
-        self._written = time.monotonic()
+        self._reported = time.monotonic()
         self._ending = False
-
-    def __enter__(self) -> Self:
-        self._status.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Write what is left, and remove the line; repeated calls are harmless."""
         self._ending = True
-        self._status.close()
+        super().close()
 
     def follow(self, counts: Callable[[], BatchCounts]) -> None:
         """Show a batch from now on; `counts` is called in another thread."""
         self._counts = counts
 
     def on_event(self, event: BatchEvent) -> None:
-        """Take an event of the batch into account."""
         match event:
             case AttemptFailed(retry_in=seconds) if seconds is not None:
                 again = format_seconds(round(seconds))
@@ -68,7 +58,6 @@ class BatchDisplay:
                 pass
 
     def take(self, row: Row) -> None:
-        """Take a row of the batch into account."""
         if row.outcome in ("failed", "invalid"):
             self._add_failure(_failure_line(row))
 
@@ -89,8 +78,8 @@ class BatchDisplay:
             return ""
         counts = self._counts()
         parts = describe_progress(counts)
-        if self._is_plain and time.monotonic() - self._written >= LINE_S and counts.done != counts.total:
-            self._written = time.monotonic()
+        if self._is_plain and time.monotonic() - self._reported >= LINE_S and counts.done != counts.total:
+            self._reported = time.monotonic()
             say(", ".join(parts))
         return ", ".join(parts)
 
@@ -130,7 +119,6 @@ def describe_progress(counts: BatchCounts) -> list[str]:
 
 
 def print_report(folder: Path, *, as_json: bool = False) -> int:
-    """Print the summary of a batch with all that it has."""
     summary = summarize(folder)
     if as_json:
         print_json(summary.model_dump(mode="json"))

@@ -12,10 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.kept_runs import export_run
 from autogen_codeact.cli.models import describe_error
-from autogen_codeact.cli.output import can_erase, printable, unfiltered
+from autogen_codeact.cli.output import CommandError, can_erase, printable, unfiltered
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.runs.errors import RunError
 from codeact_sandbox import SandboxError
@@ -50,10 +49,8 @@ _KEYS = (
 
 
 class Commands:
-    """Runs commands."""
-
-    def __init__(self, turns: Any, terminal: Terminal) -> None:
-        self._turns, self._terminal = turns, terminal
+    def __init__(self, chat: Any, terminal: Terminal) -> None:
+        self._chat, self._terminal = chat, terminal
         self._added: dict[str, bool] = {}
         """Names of files, and whether a message has told the model of them."""
 
@@ -83,7 +80,7 @@ class Commands:
         except OSError as error:
             self._terminal.line(f"{error.filename}: {error.strerror}" if error.filename else str(error), "yellow")
         except Exception as error:  # noqa: BLE001 - of a foreign agent or model; the conversation must not end with it
-            self._terminal.line(f"{name} failed: {describe_error(error, self._turns.model)}", "red")
+            self._terminal.line(f"{name} failed: {describe_error(error, self._chat.model)}", "red")
         return False
 
     async def _help(self, _: str) -> None:
@@ -97,7 +94,7 @@ class Commands:
         self._terminal.field("", _KEYS, indent=0)
 
     async def _files(self, _: str) -> None:
-        for executor in self._turns.sandboxes():
+        for executor in self._chat.sandboxes():
             names = sorted(name for name in await executor.list_files() if not name.startswith("."))
             for name in names[:MAX_FILES]:
                 path = executor.work_dir / name
@@ -115,7 +112,7 @@ class Commands:
         file = _path(name)
         if not file.is_file():
             raise CommandError(f"{file} is {'not a file' if file.exists() else 'not there'}: give the path of a file.")
-        for executor in self._turns.sandboxes():
+        for executor in self._chat.sandboxes():
             await executor.put(file)
         self._added[file.name] = False
         self._terminal.line(
@@ -123,8 +120,8 @@ class Commands:
         )
 
     async def _shell(self, command: str) -> None:
-        for executor in self._turns.sandboxes()[:1] if command else ():
-            result = await self._turns.guarded(executor.run(command, "sh"))
+        for executor in self._chat.sandboxes()[:1] if command else ():
+            result = await self._chat.guarded(executor.run(command, "sh"))
             if result is not None:
                 if result.output:
                     self._terminal.line(result.output.rstrip("\n"))
@@ -136,20 +133,20 @@ class Commands:
             raise CommandError(
                 "Which port? /open 8000 prints the address of a server that code has started on port 8000."
             )
-        for executor in self._turns.sandboxes()[:1]:
-            forward = await self._turns.guarded(executor.forward(int(port)))
+        for executor in self._chat.sandboxes()[:1]:
+            forward = await self._chat.guarded(executor.forward(int(port)))
             if forward is not None:
                 self._terminal.line(
                     f"{forward.url} leads to port {port} of the sandbox, while this chat runs. Its page can use your network."
                 )
 
     async def _reset(self, _: str) -> None:
-        await self._turns.guarded(self._turns.conversation.reset())
+        await self._chat.guarded(self._chat.conversation.reset())
         self._terminal.line("The conversation starts again, with an empty session. Files stay as they are.")
 
     async def _export(self, name: str) -> None:
-        path = self._turns.conversation.path
-        if path is None or not self._turns.conversation.has_begun:
+        path = self._chat.conversation.path
+        if path is None or not self._chat.conversation.has_begun:
             raise CommandError("There is nothing to export: nothing was said yet, or --save none keeps no log.")
         if not name:
             raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
@@ -195,7 +192,6 @@ class LineReader:
         self._waiting: asyncio.Future[bytes] | None = None
 
     async def message(self) -> str:
-        """Show the prompt, and read a line."""
         return await self._line("> ")
 
     async def answer(self, question: str) -> str:
@@ -249,7 +245,6 @@ class PromptReader:
         self._asking: PromptSession[str] | None = None
 
     async def message(self) -> str:
-        """Show the prompt, and read a message."""
         return await self._ask(self._session, "> ")
 
     async def answer(self, question: str) -> str:
@@ -268,7 +263,6 @@ class PromptReader:
         return text.rstrip("\n")
 
     def interrupt(self) -> bool:
-        """End the present question."""
         if self._asking is None or not self._asking.app.is_running:
             return False
         self._asking.app.exit(exception=Interrupted())
@@ -292,7 +286,6 @@ class _Completer(Completer):
     _files = PathCompleter(expanduser=True, file_filter=lambda path: printable(path) == path)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what may follow."""
         text = document.text_before_cursor
         name, space, rest = text.partition(" ")
         if name in ("/add", "/export") and space:

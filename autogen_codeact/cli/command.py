@@ -1,7 +1,5 @@
 """The classes of the commands: groups of options, and usage errors with `--json`."""
 
-# ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen
-
 from __future__ import annotations
 
 import inspect
@@ -12,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from autogen_codeact.cli.exit import clean_exit
-from autogen_codeact.cli.output import can_erase
+from autogen_codeact.cli.output import can_erase, clean_exit, error_object, print_json
 
 
 class _FlagsWithoutType:
@@ -41,21 +38,20 @@ class Command(_FlagsWithoutType, TyperCommand):
     """A command. With `--json`, wrong options end its output with an error object, too."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the options."""
-        from autogen_codeact.cli.config import fill
+        from autogen_codeact.cli.config import fill  # noqa: PLC0415 - it needs the options, which are made with this module
 
         as_json = "--json" in args
         try:
             context = super().make_context(info_name, args, parent, **extra)
             fill(context.params, lambda name: _is_given(context, name))
         except Exception as error:
-            if "unexpected extra argument" in str(getattr(error, "message", "")):
-                error.message += ". Put text with spaces in quotes."  # type: ignore[attr-defined]
-            if as_json and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
-                from autogen_codeact.cli.exit import error_object
-                from autogen_codeact.cli.output import print_json
-
-                print_json(error_object(error))
+            usage: Any = error if hasattr(error, "format_message") else None  # typer has its own copy of click
+            if usage is not None:
+                usage.message = usage.message.removeprefix("Value error, ")  # of pydantic, which typer uses
+                if "unexpected extra argument" in usage.message:
+                    usage.message += ". Put text with spaces in quotes."
+                if as_json:
+                    print_json(error_object(usage))
             raise
         return context
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from autogen_codeact.cli.exit import CommandError, LastJsonLine
-from autogen_codeact.cli.jobs import AgentChoice, RunJob
-from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
+from autogen_codeact.cli.jobs import REPLAY, AgentChoice, ModelChoice, RunJob
+from autogen_codeact.cli.output import CommandError, LastJsonLine
 from autogen_codeact.cli.progress import Progress
 from autogen_codeact.cli.run import run_task
 from autogen_codeact.cli.sandbox_choice import Kind, SandboxChoice
@@ -23,7 +22,6 @@ DATA, PLOT, PAGE = "sales.csv", "revenue.svg", "demo.html"
 
 
 def run_demo(out: Path, kind: Kind) -> int:
-    """Play the demo."""
     terminal, recordings = Terminal(), files("autogen_codeact.cli") / "recordings"
     terminal.field("Model", "recorded: its answers are read from a file, so no key and no network are needed")
     terminal.field("Code", "real: every result below comes from running the code now")

@@ -9,8 +9,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.cli.exit import CommandError, run_until_interrupted
-from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.output import CommandError, print_json, run_until_interrupted
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_size
@@ -124,7 +123,6 @@ class _Report:
 
 
 def run_doctor(image: str | None, *, as_json: bool) -> int:
-    """Run all checks and print them."""
     report = _Report(as_json=as_json)
     choice = _check_host(image, report)
     interrupted = run_until_interrupted(_check_sandbox(choice, report)) if choice is not None else 0
@@ -231,7 +229,6 @@ def limit_checks(probed: dict[str, Any], limits: Limits, *, in_docker: bool = Tr
 
 
 def check_leftovers() -> Check:
-    """List what dead processes have left."""
     with all_leftovers(lambda _: None) as items:  # an engine that does not answer is reported by its own check
         names = [f"{item.kind} {printable(item.name)} ({printable(item.reason)})" for item in items]
         orphans = sum(item.orphan for item in items)

@@ -20,9 +20,8 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.agents.environment import hints_for
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 from autogen_codeact.agents.observation import outcome_summary
-from autogen_codeact.cli.exit import CommandError, in_options, run_until_interrupted, say
 from autogen_codeact.cli.models import parse_json
-from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.output import CommandError, in_options, print_json, run_until_interrupted, say
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
@@ -59,9 +58,8 @@ async def _run(
         for index, block in enumerate(blocks, 1):
             if terminal is not None and not quiet:
                 terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
-            code = CodeBlock(code=block.code, language=block.language)
             try:
-                result = await _run_block(executor, code, terminal, block.file_in_sandbox, name)
+                result = await _run_block(executor, block, terminal, name)
             except asyncio.CancelledError as error:
                 if terminal is None and (killed := getattr(error, "result", None)) is not None:
                     print_json(_to_object(index, block, killed))
@@ -83,30 +81,30 @@ async def _run(
 
 
 async def _run_block(
-    executor: SandboxCodeExecutor, code: CodeBlock, terminal: Terminal | None, path: str | None, name: str
+    executor: SandboxCodeExecutor, block: CodeInFile, terminal: Terminal | None, name: str
 ) -> ExecutionResult:
     """Run a block; print its output while it runs, with a script's name in the place of its path."""
+    code, path, shown = CodeBlock(code=block.code, language=block.language), block.file_in_sandbox, 0
 
-    def named(text: str) -> str:
-        return text.replace(path, name) if path is not None else text
+    def show(text: str) -> None:
+        if terminal is not None:
+            terminal.output(text.replace(path, name) if path is not None else text)
 
-    if terminal is None:
-        return await executor.execute_code_blocks([code], CancellationToken())
-    shown = 0
     try:
         async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
             async for event in events:
                 if isinstance(event, OutputChunk):
-                    terminal.output(named(event.text))
+                    show(event.text)
                     shown += len(event.text)
                 else:
                     result = event
     except asyncio.CancelledError as error:
         if (killed := getattr(error, "result", None)) is not None:
-            terminal.output(named(killed.output[shown:]))
+            show(killed.output[shown:])
         raise
     finally:
-        terminal.end_output()
+        if terminal is not None:
+            terminal.end_output()
     return result
 
 
@@ -149,7 +147,6 @@ class CodeInFile:
 
     @property
     def place(self) -> str:
-        """Where it is in the file."""
         return f"line {self.line}" if self.cell is None else f"cell {self.cell}"
 
     def position(self, file: str, line: int) -> str:
@@ -164,7 +161,6 @@ class CodeInFile:
 
 
 def read_code(file: str) -> list[CodeInFile]:
-    """Read the code of a file."""
     name = "standard input" if file == "-" else file
     kind = Path(file).suffix.lower()
     text = read_text(file, "markdown")

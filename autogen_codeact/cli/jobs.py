@@ -4,17 +4,143 @@
 
 from __future__ import annotations
 
+import math
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from autogen_codeact.cli.command import option
-from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, NO_MODEL, ModelChoice, ModelTimeoutOption
+from autogen_codeact.cli.output import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
+
+DEFAULT_TIMEOUT_S = 120.0
+REPLAY = "replay:"
+NO_MODEL = "Which model? Name one with --model, such as openai/gpt-4o, ollama/NAME or replay:FILE, or in CODEACT_MODEL."
+_option = partial(option, rich_help_panel="Model")
+_TIMEOUT_HELP = "Longest wait for an answer of the server, or for a piece of one that is streamed."
+ModelTimeoutOption = Annotated[
+    float, typer.Option("--model-timeout", metavar="SECONDS", rich_help_panel="Model", help=_TIMEOUT_HELP)
+]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A server of models that speaks OpenAI's format, with the name that stands before the `/` in `--model`."""
+
+    name: str
+    key_variable: str
+    base_url: str
+    url_variable: str | None = None  # variable that replaces the address
+    needs_key: bool = True
+    advice: str = "Is the model's server running, and its address right?"
+    """What to do if there is no connection to it."""
+
+
+# OpenAI's format for all of them: it needs no package of each vendor, and one client means the same errors, time limits and
+# detection of broken streams everywhere.
+OPENAI = Preset("openai", "OPENAI_API_KEY", "https://api.openai.com/v1", "OPENAI_BASE_URL")
+# AutoGen 0.7's own client for Anthropic always sends a temperature, which the package anthropic no longer takes.
+ANTHROPIC = Preset("anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "ANTHROPIC_BASE_URL")
+GEMINI = Preset("gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai")
+_START = "Start it with `ollama serve`, or set OLLAMA_HOST."
+OLLAMA = Preset("ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False, advice=_START)
+LMSTUDIO = Preset("lmstudio", "LMSTUDIO_API_KEY", "http://127.0.0.1:1234/v1", "LMSTUDIO_BASE_URL", needs_key=False)
+PRESETS = (OPENAI, ANTHROPIC, GEMINI, OLLAMA, LMSTUDIO)
+
+# AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.
+_BY_NAME = {
+    "claude-": ANTHROPIC,
+    "gemini-": GEMINI,
+    "Llama-": Preset("llama", "LLAMA_API_KEY", "https://api.llama.com/compat/v1"),
+}
+
+
+def find_preset(model: str) -> Preset:
+    """Return the server that a model's name stands for."""
+    prefix, slash, _ = model.partition("/")
+    for preset in PRESETS:
+        if slash and prefix == preset.name:
+            return preset
+    return next((preset for start, preset in _BY_NAME.items() if model.startswith(start)), OPENAI)
+
+
+def without_prefix(model: str) -> tuple[bool, str]:
+    """Return whether a name begins with the prefix of a preset, and the model's name without it."""
+    prefix, slash, name = model.partition("/")
+    return (True, name) if slash and any(prefix == each.name for each in PRESETS) else (False, model)
+
+
+def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the address of a server: that in its variable, if it is set. Raises `CommandError` if that is none."""
+    value = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
+    if not value:
+        return preset.base_url
+    if preset is OLLAMA:
+        return _ollama_address(value)
+    address = value.rstrip("/")
+    # Other programs expect no version in this variable.
+    return f"{address.removesuffix('/v1')}/v1" if preset is ANTHROPIC else address
+
+
+def _ollama_address(host: str) -> str:
+    """Return the address for a value of OLLAMA_HOST, such as `0.0.0.0`, `gpu:11434` or `https://gpu.example.com`."""
+    parts = urlsplit(host if "://" in host else f"http://{host}")
+    try:
+        port = parts.port or (None if "://" in host else 11434)
+    except ValueError as error:
+        raise CommandError(f"OLLAMA_HOST={host} is not an address: {error}") from None
+    # What a server listens on is not an address to connect to.
+    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0") else str(parts.hostname)  # noqa: S104
+    place = f"{name}:{port}" if port is not None else name
+    return f"{parts.scheme}://{place}{parts.path.rstrip('/').removesuffix('/v1')}/v1"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    spec: str = _option(
+        "",
+        "--model",
+        metavar="MODEL",
+        help="openai/NAME, anthropic/NAME, gemini/NAME, ollama/NAME or lmstudio/NAME; NAME, at OpenAI or --base-url; "
+        "replay:FILE for recorded answers; or FILE.json of an AutoGen model client.",
+        show_default=False,
+    )
+    base_url: str | None = _option(None, metavar="URL", help="A server with OpenAI's format: http://localhost:8000/v1.")
+    api_key_env: str | None = _option(
+        None, metavar="VAR", help="Variable with the key.", show_default="OPENAI_API_KEY, or that of the prefix"
+    )
+    timeout_s: ModelTimeoutOption = DEFAULT_TIMEOUT_S
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a recording or a component, and not a name."""
+        return self.spec.startswith(REPLAY) or self.spec.endswith(".json")
+
+    @property
+    def key_variable(self) -> str:
+        if self.api_key_env is not None:
+            return self.api_key_env
+        if self.base_url is not None or self.is_file:
+            return "OPENAI_API_KEY"
+        return find_preset(self.spec).key_variable
+
+    def check(self) -> None:
+        if self.is_file and (self.base_url is not None or self.api_key_env is not None):
+            raise CommandError(
+                "--base-url and --api-key-env go with a model's name, not with a recording or a component"
+            )
+        if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
+            raise CommandError(f"--base-url {self.base_url} is not an address: it begins with http:// or https://")
+        if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
+            raise CommandError("--model-timeout is a number of seconds above 0")
+
 
 agent_option = partial(option, rich_help_panel="Agent")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
@@ -45,8 +171,6 @@ _save_option = partial(
 
 @dataclass(frozen=True)
 class AgentChoice:
-    """The options of an agent."""
-
     team: bool = agent_option(False, "--team", help="Two agents: one writes code, the other runs it.")
     act: bool = agent_option(False, "--act", help="One agent that works in steps; later ones see its variables.")
     budget: BudgetOption = None
@@ -61,8 +185,6 @@ class AgentChoice:
 
 @dataclass(frozen=True)
 class RunJob:
-    """The options of `codeact run`."""
-
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text; or - for standard input.")]
     model: ModelChoice
     agent: AgentChoice
@@ -77,7 +199,6 @@ class RunJob:
     as_json: JsonOption = False
 
     def check(self) -> None:
-        """Raise a `CommandError` if the options do not fit together."""
         if not self.task.strip():
             raise CommandError("The task is empty: describe what the agent should do.")
         _check_log(view=self.view, save=self.save)
@@ -98,8 +219,6 @@ class Resuming:
 
 @dataclass(frozen=True)
 class ResumeJob:
-    """The options of `codeact resume`."""
-
     run: RunArgument
     how: Resuming
     api_key_env: str | None = option(None, metavar="VAR", help="Environment variable with the model's key.")
@@ -116,8 +235,6 @@ class ResumeJob:
 
 @dataclass(frozen=True)
 class ChatJob:
-    """The options of `codeact chat`."""
-
     model: ModelChoice
     sandbox: SandboxChoice = field(default_factory=SandboxChoice)
     how: Resuming = field(default_factory=Resuming)
@@ -132,7 +249,6 @@ class ChatJob:
     view: ViewOption = False
 
     def check(self) -> None:
-        """Raise a `CommandError` if the options do not fit together."""
         _check_log(view=self.view, save=self.save)
         named = bool(self.model.spec)
         own_agents = self.component is not None or self.team or self.budget is not None

@@ -11,14 +11,13 @@ from typing import Any
 
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 
-from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.jobs import NO_LOG
-from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.output import CommandError, print_json, printable, say, say_warnings
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.runs import Run, RunWaiting, events, export_files, kept_files, list_runs, load_run, store
 from autogen_codeact.runs.atomic_file import atomic_text_file
-from autogen_codeact.runs.errors import RunFileError, RunFolderError
+from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError
 from autogen_codeact.runs.messages import load_message
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.reader import Gap
@@ -62,6 +61,21 @@ def print_run_location(run: Path) -> Collection[str]:
     return say_files(load_run(run), hint)
 
 
+def is_chat(folder: Path) -> bool:
+    """Return whether a run is a chat; one that can't be read is none."""
+    try:
+        return load_run(folder).started.conversation
+    except RunError:
+        return False
+
+
+def print_chat_location(run: Path) -> None:
+    """Print the commands that go on with a chat that has just ended, and show it."""
+    name = store.run_name(run)
+    say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
+    say_files(load_run(run), name)
+
+
 def say_files(run: Run, name: str) -> Collection[str]:
     """Print which files of its code a run has kept, and return their names."""
     files = sorted(each for each, file in kept_files(run).items() if run.folder.path_of(file) is not None)
@@ -73,7 +87,6 @@ def say_files(run: Run, name: str) -> Collection[str]:
 
 
 def say_rebuilding(blocks: int) -> None:
-    """Say that a session is being rebuilt."""
     say(f"rebuilding the session: {format_count(blocks, 'block')} (--no-rebuild begins with an empty session)")
 
 
@@ -87,7 +100,6 @@ def rebuilds(plan: Plan, path: Path, *, wanted: bool, trust: bool) -> bool:
 
 
 def print_runs(folder: Path | None, *, as_json: bool) -> int:
-    """Print the runs in a folder, the latest first."""
     found = list_runs(folder or store.runs_folder()) if folder is not None or store.runs_folder().exists() else []
     runs = [each for each in found if isinstance(each, RunSummary)]
     unreadable = [each for each in found if isinstance(each, UnreadableRun)]

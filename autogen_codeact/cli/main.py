@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import typer
 
 from autogen_codeact.cli.command import Application, Command
-from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
 from autogen_codeact.cli.jobs import BatchJob, ChatJob, JsonOption, QuietOption, ResumeJob, RunArgument, RunJob
 from autogen_codeact.cli.mcp import Wrap
+from autogen_codeact.cli.output import EXIT_INTERRUPTED, CommandError, LastJsonLine, say
 from autogen_codeact.cli.sandbox_choice import ImageOption, KindOption, SandboxChoice
 
 app = Application(
@@ -105,7 +105,6 @@ def _run(job: RunJob) -> NoReturn:
 
 
 def _work(command: str, job: RunJob | ResumeJob) -> NoReturn:
-    from autogen_codeact.cli.exit import LastJsonLine
     from autogen_codeact.cli.progress import Progress
 
     with LastJsonLine(job.as_json) as end, Progress(enabled=not job.as_json) as progress:
@@ -150,7 +149,6 @@ def _batch(job: BatchJob) -> None:
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C.
     `codeact batch report DIR` summarizes a batch.
     """
-    from autogen_codeact.cli.exit import LastJsonLine
 
     with LastJsonLine(job.as_json) as end:
         from autogen_codeact.cli.batch import run_tasks
@@ -287,7 +285,6 @@ def _clean(
     These are containers, bubblewrap's control groups with their processes, and copies of files. Without --all, those of a
     running process are never removed. The exit status is 0, or 1 if something could not be removed.
     """
-    from autogen_codeact.cli.exit import say
     from codeact_sandbox.integrations.command import clean
 
     return clean(say, everything=everything)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.cli.command import option
-from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.output import CommandError
 from autogen_codeact.cli.sandbox_choice import SandboxChoice, servers_in, with_skills
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ def serve_mcp(
 
 
 def sandbox_of(choice: SandboxChoice, **options: Any) -> AsyncSandbox:
-    """Make the sandbox that the options describe."""
     from codeact_sandbox import AsyncSandbox
 
     if choice.is_process:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
 from autogen_codeact.agents.model_calls import DeadlineClient, ModelTimeoutError
-from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.model_choice import (
+from autogen_codeact.cli.jobs import (
     ANTHROPIC,
     NO_MODEL,
     OPENAI,
@@ -29,6 +28,7 @@ from autogen_codeact.cli.model_choice import (
     server_address,
     without_prefix,
 )
+from autogen_codeact.cli.output import CommandError
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.redaction import known_secrets
 from codeact_sandbox.types.filenames import printable
@@ -63,8 +63,10 @@ def _client(choice: ModelChoice) -> ChatCompletionClient:
     return _by_name(choice)
 
 
-def named_key(variable: str) -> str:
-    """Return the key in the variable that the user has named for a model that is made again."""
+def resumed_key(variable: str | None) -> str | Callable[[Mapping[str, Any]], str | None]:
+    """Return the key of a model that is made again, in the variable that the user has named; or what finds it."""
+    if variable is None:
+        return key_for
     if key := os.environ.get(variable, "").strip():
         return key
     raise CommandError(f"There is no key in {variable}: set it, or name another variable with --api-key-env.")
@@ -98,8 +100,6 @@ def _no_key(model: str, variable: str, *, own_server: bool = False) -> str:
 
 def describe_error(error: BaseException, choice: ModelChoice) -> str:
     """Describe an error of a model client in one line without keys."""
-    if str(error) == "No more mock responses available":  # of AutoGen's client, which a resumed run has
-        return "The recording has no more answers, and one more was requested."
     parts = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
     if isinstance(error, ModelTimeoutError):
         return f"{str(error)[:1].upper()}{str(error)[1:]}. {_WAIT_LONGER}"
@@ -140,7 +140,6 @@ def _secrets(choice: ModelChoice) -> set[str]:
 
 
 def read_file(name: str) -> str:
-    """Read a recording, or the file of a component."""
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -150,20 +149,15 @@ def read_file(name: str) -> str:
 
 
 def _component(name: str) -> ChatCompletionClient:
-    text = read_file(name)
+    fields = parse_json(read_file(name), name)
+    if isinstance(fields, list):
+        raise CommandError(f"{name} is a list, as recorded answers are: --model {REPLAY}{name} reads them.")
     try:
-        fields = parse_json(text, name)
         loaded: ChatCompletionClient = ChatCompletionClient.load_component(ComponentModel.model_validate(fields))
     except ValidationError as error:
-        if isinstance(fields, list):
-            raise CommandError(
-                f"{name} is a list, as recorded answers are: --model {REPLAY}{name} reads them."
-            ) from None
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
-    except CommandError:
-        raise
     except Exception as error:  # whatever the constructor of a client raises
         if str(error) == "Invalid component class":
             provider = fields["provider"]
@@ -234,7 +228,6 @@ _WORDS = re.compile(r"\s*\S+\s*")
 
 
 def parse_json(text: str, name: str, form: str = "") -> Any:
-    """Return what a JSON text contains."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -258,7 +251,6 @@ class RecordedModel(ReplayChatCompletionClient):
         super().__init__(answers, info)
 
     async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
-        """Return the next answer."""
         if len(self.create_calls) >= self.provided_message_count:
             raise RecordingEnded("the recording has no more answers, and one more was requested")
         return await super().create(*args, **kwargs)
@@ -272,7 +264,6 @@ class RecordedModel(ReplayChatCompletionClient):
 
 
 def parse_answers(text: str, name: str) -> list[CreateResult]:
-    """Read the answers of a recording."""
     recorded = parse_json(text, name, _FORM)
     if not (isinstance(recorded, list) and recorded):
         raise CommandError(f"{name} holds no answers: {_FORM}")

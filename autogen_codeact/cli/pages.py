@@ -12,7 +12,7 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from autogen_codeact.cli.exit import CommandError, end_by_exception, say
+from autogen_codeact.cli.output import CommandError, end_by_exception, say
 from autogen_codeact.runs.store import EVENTS, find_run, runs_folder
 from autogen_codeact.viewer.control import RunControl
 from autogen_codeact.viewer.server import ViewerServer, is_loopback
@@ -92,7 +92,6 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return self._server.url
 
     async def open(self) -> None:
@@ -102,7 +101,6 @@ class LivePage:
         self._opened = open_page(self.url)
 
     def close(self, *, wait: bool) -> None:
-        """End it."""
         try:
             if wait and sys.stderr.isatty() and threading.current_thread() is threading.main_thread():
                 say("the page can be looked at until Ctrl-C")

@@ -41,7 +41,7 @@ class StatusLine:
         self, stream: TextIO | None, line: Callable[[], str], *, name: str, interval_s: float = INTERVAL_S
     ) -> None:
         self._stream, self._line, self._interval_s = stream, line, interval_s
-        self.lock = threading.RLock()  # held while the line is made and drawn
+        self._lock = threading.RLock()  # held while the line is made and drawn
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._drawn = ""
@@ -65,20 +65,19 @@ class StatusLine:
             if self._stream is not None and not self._thread.is_alive():
                 show_status(None)
 
-    def erase(self) -> None:
-        """Remove the line until it is drawn again."""
-        with self.lock:
+    def _erase(self) -> None:
+        with self._lock:
             self._draw("")
 
     def _work(self) -> None:
         while not self._ended.wait(self._interval_s):
-            with self.lock:
+            with self._lock:
                 quiet = time.monotonic() - self._written >= QUIET_S
                 line = self._line()
                 if quiet and not self._in_line:
                     self._draw(line)
         self._line()  # what it still has to print
-        self.erase()
+        self._erase()
 
     def _draw(self, line: str) -> None:
         if self._stream is None:
@@ -96,8 +95,8 @@ class StatusLine:
     @contextmanager
     def _cleared(self, stream: TextIO, text: str) -> Iterator[None]:
         """Hold the line back while something is printed."""
-        with self.lock:
-            self.erase()
+        with self._lock:
+            self._erase()
             try:
                 yield
             finally:
@@ -112,43 +111,32 @@ def _width_of(stream: TextIO) -> int:
     return 80
 
 
-class Progress:
-    """One line with a spinner, a few words and the seconds; a context manager. Without a terminal it does nothing."""
+class Progress(StatusLine):
+    """One line with a spinner, a few words and the seconds. Without a terminal it does nothing."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         stream = find_terminal() if enabled else None
-        self._line = StatusLine(stream, self._render, name="progress") if stream is not None else None
+        super().__init__(stream, self._render, name="progress")
         self._what, self._since = "", 0.0
         self._spinner = cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" if "utf" in (getattr(stream, "encoding", "") or "").lower() else "-\\|/")
         self.watcher = _BlockWatcher(self)
         """An observer for `executor.attach(observers=[…])`: it tells which block runs."""
 
-    def __enter__(self) -> Self:
-        if self._line is not None:
-            self._line.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._line is not None:
-            self._line.close()
-
     def set(self, what: str | None) -> None:
         """Say in a few words what is happening from now on, or None."""
-        if self._line is None:
-            return
-        with self._line.lock:
+        with self._lock:
             if what != self._what or what == THINKING:
                 self._since = time.monotonic()
             self._what = printable(what or "")
             if not what:
-                self._line.erase()
+                self._erase()
 
     def follow(self, item: BaseAgentEvent | BaseChatMessage | TaskResult) -> None:
         """Update the line after a message of an agent or a team, whose text is not shown: from now on a model is asked."""
         from autogen_agentchat.base import TaskResult  # noqa: PLC0415 - it takes a second, and whoever calls this has it
         from autogen_agentchat.messages import ModelClientStreamingChunkEvent  # noqa: PLC0415 - as above
 
-        if self._line is None or self.watcher.running:
+        if self._stream is None or self.watcher.running:
             return
         if isinstance(item, TaskResult):
             self.set(None)

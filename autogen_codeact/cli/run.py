@@ -24,20 +24,19 @@ from autogen_codeact.agents.model_calls import DeadlineClient
 from autogen_codeact.cli import kept_runs
 from autogen_codeact.cli.approval import CodeApproval, ask_about
 from autogen_codeact.cli.exec_file import read_text
-from autogen_codeact.cli.exit import (
+from autogen_codeact.cli.jobs import NO_LOG, ChatJob, ModelChoice, ResumeJob, RunJob
+from autogen_codeact.cli.models import describe_error, open_model, resumed_key, without_key
+from autogen_codeact.cli.output import (
     EXIT_INTERRUPTED,
     CommandError,
     LastJsonLine,
     absolute,
+    print_json,
     resume_advice,
     run_until_interrupted,
     say,
     silence_libraries,
 )
-from autogen_codeact.cli.jobs import NO_LOG, ChatJob, ResumeJob, RunJob
-from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error, key_for, named_key, open_model, without_key
-from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.progress import STARTING, THINKING, Progress, Watcher
 from autogen_codeact.cli.sandbox import LANGUAGES, check_limits, make_agent, read_limits, started
 from autogen_codeact.cli.sandbox_choice import with_skills
@@ -292,7 +291,7 @@ def resume_run(job: ResumeJob, end: LastJsonLine, progress: Progress) -> int:
 
 
 async def _resume(job: ResumeJob, path: Path, end: LastJsonLine, progress: Progress) -> int:
-    api_key = named_key(job.api_key_env) if job.api_key_env is not None else key_for
+    api_key = resumed_key(job.api_key_env)
     plan = await asyncio.to_thread(make_plan, path)
     if job.deny is not None or job.question is not None or (plan.open_questions and job.approve):
         plan = await asyncio.to_thread(_answered, plan, job)
@@ -356,7 +355,6 @@ class JsonPrinter:
         self._files_stay = files_stay
 
     def show(self, message: Message) -> None:
-        """Print a message."""
         value = dict(message.dump())
         if value["type"] == "CodeExecutionEvent" or "exit_code" in value.get("metadata", {}):
             results, self.watcher.results = self.watcher.results, []

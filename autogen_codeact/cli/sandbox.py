@@ -13,8 +13,8 @@ from pydantic import Field, ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.budget import Budget, Prices
-from autogen_codeact.cli.exit import CommandError, say, say_warnings
 from autogen_codeact.cli.jobs import AgentChoice
+from autogen_codeact.cli.output import CommandError, say, say_warnings
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -109,7 +109,6 @@ def make_agent(
     stream: bool,
     stream_output: bool,
 ) -> CodeActAgent | CodeExecutorAgent | Team:
-    """Return the agent or team that the options describe."""
     options: dict[str, Any] = {"model_client_stream": stream, "stream_output": stream_output}
     if choice.act:
         return CodeActAgent("coder", executor, model_client=client, budget=limits.for_agent(), **options)

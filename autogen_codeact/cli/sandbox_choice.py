@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from autogen_codeact.cli.command import option
-from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.output import CommandError, say
 
 FOUND = Path(".agents", "skills")
 NO_SKILLS = [Path("none")]
@@ -33,8 +33,6 @@ ImageOption = Annotated[
 
 @dataclass(frozen=True)
 class SandboxChoice:
-    """The options of a sandbox."""
-
     kind: KindOption = "auto"
     timeout: float = _option(60, min=0.001, metavar="SECONDS", help="Time limit of one code block.")
     work_dir: Path | None = _option(
@@ -103,7 +101,6 @@ class SandboxChoice:
         return "mode=process" in (self.others or ())
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the sandbox."""
         from codeact_sandbox.types.option_parsing import parse_texts
 
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": "session"}
@@ -155,7 +152,6 @@ def with_skills(choice: SandboxChoice) -> SandboxChoice:
 
 
 def servers_in(file: Path) -> list[Any]:
-    """Return the MCP servers that a file names."""
     from codeact_sandbox.tools.mcp_client import read_servers
 
     try:

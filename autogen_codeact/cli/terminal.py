@@ -106,7 +106,6 @@ class Terminal:
             left = " " * indent
 
     def heading(self, title: str, style: Style) -> None:
-        """Write the title of text that follows."""
         title = printable(title)
         if self.width is None or not can_erase():
             self.write(f"== {title} ==\n")
@@ -131,7 +130,6 @@ class Terminal:
         self._put(printable(text))
 
     def _write_styled(self, *pieces: tuple[str, str]) -> None:
-        """Write styles and texts."""
         self._put("".join(self._styled(style, printable(text)) for style, text in pieces))
 
     def _styled(self, style: str, text: str) -> str:
@@ -199,7 +197,6 @@ class AnswerPrinter:
         self._pieces: list[str] = []
 
     def add(self, piece: str) -> None:
-        """Print a piece of the answer."""
         self._pieces.append(piece)
         shown: list[Piece] = []
         *whole, rest = piece.split("\n")

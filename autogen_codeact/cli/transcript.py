@@ -19,7 +19,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.observation import INTERRUPTED, end_is_unknown, outcome_summary
-from autogen_codeact.cli.exit import in_options
+from autogen_codeact.cli.output import in_options
 from autogen_codeact.cli.terminal import AnswerPrinter, Terminal, format_size, shorten
 from autogen_codeact.executors import ExecutionResult
 from codeact_sandbox.types.filenames import printable
@@ -83,7 +83,6 @@ class Transcript:
         """What it may cost in a turn."""
 
     def begin(self) -> None:
-        """Begin a turn of a chat."""
         self._began = time.monotonic()
         self._read = self._written = self._blocks = 0
 
@@ -111,7 +110,6 @@ class Transcript:
         self._output = self._streamed = ""
 
     def show(self, message: Message | TaskResult) -> None:
-        """Print one message."""
         match message:
             case TaskResult():
                 self.end()

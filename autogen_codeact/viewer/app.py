@@ -24,12 +24,11 @@ from autogen_codeact.runs.errors import RunError, RunFileError
 from autogen_codeact.runs.folder import FILES, RunFolder
 from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.text import download_name, visible
-from autogen_codeact.viewer.batches import BatchTable
-from autogen_codeact.viewer.catalog import Catalog, chosen
+from autogen_codeact.viewer.catalog import BatchTable, Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
-from autogen_codeact.viewer.open_run import OpenRun
-from autogen_codeact.viewer.security import CSP
+from autogen_codeact.viewer.server import CSP
 from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
+from autogen_codeact.viewer.steps import OpenRun
 from codeact_sandbox.types.displays import IMAGES
 
 MAX_STEPS_AT_ONCE = 200
@@ -48,8 +47,6 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Viewer:
-    """The state of the application."""
-
     def __init__(
         self, catalog: Catalog, control: RunControl | None, base: str, batch: BatchTable | None = None
     ) -> None:
@@ -105,7 +102,6 @@ class Viewer:
         return HTMLResponse(page, headers={"Content-Security-Policy": policy})
 
     async def static(self, request: Request) -> Response:
-        """Answer with a part of the page."""
         match request.path_params["name"]:
             case "page.js":
                 return Response(page_script(), media_type="text/javascript")
@@ -116,13 +112,11 @@ class Viewer:
     # Data
 
     async def batch(self, request: Request) -> Response:
-        """Answer with a part of the rows of the batch."""
         if self._batch is None:
             raise HTTPException(404, "There is no batch.")
         return _json(await asyncio.to_thread(self._batch.page, *_list_query(request)))
 
     async def runs(self, request: Request) -> Response:
-        """Answer with a part of the list of runs."""
         query, offset, limit = _list_query(request)
 
         def look() -> dict[str, Any]:
@@ -139,17 +133,14 @@ class Viewer:
         return _json(await asyncio.to_thread(look))
 
     async def header(self, request: Request) -> Response:
-        """Answer with the header of a run."""
         return _json(await self._run(request).header())
 
     async def summaries(self, request: Request) -> Response:
-        """Answer with the short forms of steps."""
         run, first, last = self._run(request), *_range(request, MAX_SUMMARIES_AT_ONCE)
         await run.read_to(first)
         return _json(await run.call(lambda steps: steps.summaries(first, last)))
 
     async def steps(self, request: Request) -> Response:
-        """Answer with the documents of steps."""
         run, first, last = self._run(request), *_range(request, MAX_STEPS_AT_ONCE)
         await run.read_to(first)
         body = await run.call(lambda steps: json.dumps(steps.steps(first, last), allow_nan=False).encode())
@@ -208,7 +199,6 @@ class Viewer:
         return _json({})
 
     async def stop(self, request: Request) -> Response:
-        """Stop a live run."""
         control = self._run(request).control
         await _body(request)
         if control is None:
@@ -252,8 +242,6 @@ def _file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Respon
 
 
 def make_app(viewer: Viewer) -> Starlette:
-    """Return the application."""
-
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield

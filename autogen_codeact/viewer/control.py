@@ -1,4 +1,4 @@
-"""The buttons of a live run's page: approve or refuse code and calls of tools, and stop the run."""
+"""What a run asks on its page, live or in its log, and the button that stops it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from autogen_codeact.runs.answers import ANSWERS, Question, digest
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.plan import answered, make_plan
+from autogen_codeact.runs.store import EVENTS
 from autogen_codeact.runs.text import bounded
-from autogen_codeact.viewer.schema import Document
+from autogen_codeact.viewer.documents import Document
 from codeact_sandbox.tools.question_text import arguments_text, shown_whole
+
+_MAX_AT_ONCE = 10
+_FIRST = 1_000_000
+"""Before their numbers: a click on a question of a live run answers none of these."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,6 @@ class ApprovalQuestion:
 
     @property
     def arguments_text(self) -> str | None:
-        """All arguments as JSON, or None."""
         if self.arguments is None:
             return None
         is_text = isinstance(self.arguments, str)
@@ -76,7 +83,6 @@ class RunControl:
 
     @property
     def questions(self) -> list[Document]:
-        """The questions that wait for an answer."""
         with self._lock:
             return [question.document(number) for number, (question, _) in self._open.items()]
 
@@ -124,3 +130,52 @@ class RunControl:
         self.stopped = True
         with suppress(RuntimeError):  # its loop has ended, and so has the run
             self._loop.call_soon_threadsafe(self._stop)
+
+
+class KeptQuestions:
+    """The open questions of one run; the methods read files."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[int, int] | None = None
+        self._documents: list[Document] = []
+        self._shown: dict[str, str] = {}
+        """Digests of what was shown first, by the names of questions: an answer is about that, also if the log changes."""
+
+    def documents(self) -> list[Document]:
+        """Return the first questions without an answer, as the page gets them."""
+        try:
+            answers = self._path / ANSWERS
+            now = (self._path / EVENTS).stat().st_size, answers.stat().st_mtime_ns if answers.exists() else 0
+            if now != self._read:
+                known = make_plan(self._path).open_questions
+                self._documents, self._read = [], now
+                for each in known[:_MAX_AT_ONCE]:
+                    with suppress(ValueError):  # it can't be shown whole
+                        self._documents.append(_document(each))
+                        self._shown.setdefault(each.asked.question, digest(each.asked.tool, each.asked.text))
+        except (RunError, OSError, RecursionError):
+            return []
+        return self._documents
+
+    def answer(self, number: int, *, approve: bool) -> bool:
+        """Answer a question; return whether it was still open, and can be answered."""
+        name = f"q{number - _FIRST}"
+        try:
+            plan = make_plan(self._path)
+            asked = {each.asked.question: each.asked.sha256 for each in plan.questions}
+            if asked.get(name) != self._shown.get(name):
+                return False
+            answered(plan, {name: approve})
+        except RunError:
+            return False
+        return True
+
+
+def _document(question: Question) -> Document:
+    asked = question.asked
+    if asked.tool is None:
+        shown = ApprovalQuestion("code", asked.text, agent=asked.agent)
+    else:
+        shown = ApprovalQuestion("call", "", asked.tool, asked.text, asked.agent)
+    return shown.document(_FIRST + int(asked.question[1:]))

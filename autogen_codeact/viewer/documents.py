@@ -1,29 +1,33 @@
-"""Makes the JSON documents of a run and its steps, which the page and the HTML export show: see `schema`."""
+"""Makes the JSON documents of a run and its steps, which the page and the HTML export show: see `steps`."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from contextlib import suppress
 from typing import Any
 
 from autogen_codeact.agents.budget import prices_of
-from autogen_codeact.runs.errors import RunFileError
+from autogen_codeact.runs.errors import RunError, RunFileError
+from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.step_list import Step
 from autogen_codeact.runs.step_parts import Content
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.text import bounded, download_name, model_name, shortened, terminal_text, visible
 from autogen_codeact.runs.view import RunView
-from autogen_codeact.viewer.file_changes import difference
-from autogen_codeact.viewer.schema import Document
 from codeact_sandbox.highlight import pieces
 from codeact_sandbox.types.displays import is_json
 
+Document = dict[str, Any]
 TEXT_CHARS = 200_000
 _LIMITS = {"text": TEXT_CHARS, "thought": TEXT_CHARS, "output": 40_000}
 DISPLAY_CHARS = 1_000_000
 _TASK_CHARS = 20_000
+_MAX_BYTES = 256 * 1024
+_MAX_LINES = 400  # the time of a comparison grows with their square
+_MAX_DIFF = 32 * 1024
 _AS_THEY_ARE = (
     *("notes", "error", "target", "retry", "stop_reason", "exit_code", "truncated", "value", "usage"),
     *("calls", "connections"),
@@ -71,7 +75,6 @@ def header(view: RunView, name: str) -> Document:
 
 
 def summary(view: RunView, step: Step) -> Document:
-    """Return the short form of a step."""
     return {
         "number": step.number,
         "kind": step.kind,
@@ -163,7 +166,29 @@ def _file(view: RunView, file: Content) -> Document:
         "download": download_name(file["name"]),
         "change": "added" if file["is_new"] else "changed",
         "size": file["size"],
-        "diff": difference(view.run, file),
+        "diff": _difference(view.run, file),
         "file": _shown({**stored, "media_type": file["media_type"]}) if stored is not None else None,
         "note": _shown(file["note"]),
     }
+
+
+def _difference(run: Run, file: dict[str, Any]) -> str | None:
+    """Return the unified difference of a file's copies; None if they are no short text files of the run's folder."""
+    after = _lines(run, file["file"])
+    before = [] if file["is_new"] else _lines(run, file["before"])
+    if before is None or after is None:
+        return None
+    shown = visible(file["name"][:200]).replace("\n", " ")
+    return bounded("\n".join(difflib.unified_diff(before, after, shown, shown, lineterm="")), _MAX_DIFF)
+
+
+def _lines(run: Run, file: dict[str, Any] | None) -> list[str] | None:
+    """Return the lines of a text file, or None if it has none, is too long, or is not in the folder."""
+    if file is None or file["sha256"] is None or file["size"] > _MAX_BYTES:
+        return None
+    try:
+        text = run.read_file(StoredFile(**file)).decode("utf-8")
+    except (RunError, UnicodeDecodeError):
+        return None
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return None if "\0" in text or len(lines) > _MAX_LINES else lines

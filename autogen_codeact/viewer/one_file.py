@@ -16,7 +16,7 @@ from autogen_codeact.runs.atomic_file import atomic_text_file
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.viewer.schema import Document
+from autogen_codeact.viewer.documents import Document
 from autogen_codeact.viewer.static import NONCE, SCRIPT_TAG, STYLE_TAG, page_html, page_script, page_style
 from autogen_codeact.viewer.steps import RunSteps
 

@@ -20,13 +20,11 @@ STYLE_TAG = f'<link rel="stylesheet" href="__BASE__/page/style.css" nonce="{NONC
 
 @cache
 def page_script() -> str:
-    """Return the script of the page."""
     return '"use strict";\n' + "".join((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
 
 
 @cache
 def page_style() -> str:
-    """Return the style sheet of the page."""
     return (PAGE / "style.css").read_text(encoding="utf-8")
 
 

@@ -24,8 +24,8 @@ from typing import Any, TextIO
 
 import pytest
 
-from autogen_codeact.cli.exit import _printer
 from autogen_codeact.cli.main import main
+from autogen_codeact.cli.output import _printer
 from codeact_sandbox.backends.docker.engine import connect
 from tests import processes
 from tests.processes import Process

@@ -1,7 +1,6 @@
 """`codeact batch`: many tasks with one command."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -56,32 +55,6 @@ def test_json_is_one_object_with_the_summary(model, tmp_path):
     assert last["cost"] == pytest.approx(3 * (7 * 1 + 3 * 2) / 1e6)
 
 
-def test_lines_without_a_terminal_are_few(model, tmp_path):
-    tasks = write_tasks(tmp_path, 5)
-    tasks.write_text(tasks.read_text() + '{"id": "broken", "task"\n')
-    done = model.run(tasks, tmp_path / "out")
-    assert done.status == 1
-    lines = [line for line in done.err.splitlines() if not re.search("the sandbox runs| done, ", line)]
-    (line,) = lines
-    assert "unusable: tasks.jsonl:6: BadTask: it is not JSON: " in line
-
-
-def test_bad_line_with_the_id_of_an_earlier_row_is_named(model, tmp_path):
-    tasks, out = write_tasks(tmp_path, 2), tmp_path / "out"
-    assert model.run(tasks, out).status == 0
-    good = tasks.read_text()
-    tasks.write_text(good.replace('"task": "Task t0: ', '"tsk": "Task t0: '))
-    for _ in range(2):
-        done = model.run(tasks, out, "--repeat", 2)
-        assert done.status == 1
-        assert "unusable: tasks.jsonl:1: BadTask: task: Field required" in done.err
-        assert "2 tasks" not in done.out
-        assert [row["outcome"] for row in rows(out)].count("invalid") == 1
-    tasks.write_text(good)
-    done = model.run(tasks, out, "--repeat", 2)
-    assert (done.status, len(rows(out))) == (0, 4)
-
-
 def test_error_that_only_the_user_can_mend_stops_the_batch(tmp_path):
     tasks = write_tasks(tmp_path, 100)
     with Model(every=[REFUSED]) as refusing:
@@ -92,25 +65,6 @@ def test_error_that_only_the_user_can_mend_stops_the_batch(tmp_path):
     assert "sk-of-the-tests" not in done.out + done.err
 
 
-def test_batch_with_a_shared_error_goes_on_when_it_is_mended(tmp_path):
-    tasks = write_tasks(tmp_path, 8)
-    with Model(every=[REFUSED] * 8 + [Reply("It is fine.")]) as refusing:
-        done = refusing.run(tasks, tmp_path / "out", "--concurrency", 1)
-        assert done.status == 1
-        assert {row["error_class"] for row in rows(tmp_path / "out")} == {"AuthenticationError"}
-        assert "sk-of-the-tests" not in done.out + done.err
-        again = refusing.run(tasks, tmp_path / "out")
-        assert again.status == 0
-    assert {row["answer"] for row in rows(tmp_path / "out")} == {"It is fine."}
-
-
-def test_error_of_a_few_tasks_alone_has_advice(tmp_path):
-    with Model(every=[REFUSED]) as refusing:
-        done = refusing.run(write_tasks(tmp_path, 2), tmp_path / "out")
-    assert done.status == 1
-    assert done.err.endswith("\ncodeact: Check the key in OPENAI_API_KEY. Then the same command goes on from here\n")
-
-
 def test_few_failures_do_not_stop_the_batch(tmp_path):
     tasks = write_tasks(tmp_path, 14)
     failing = {f"t{number}": [REFUSED] for number in range(9)}
@@ -118,26 +72,6 @@ def test_few_failures_do_not_stop_the_batch(tmp_path):
         done = partly.run(tasks, tmp_path / "out", "--concurrency", 1)
     assert done.status == 1
     assert sum(row["outcome"] == "completed" for row in rows(tmp_path / "out")) == 5
-
-
-def test_errors_of_a_model_server_are_retried(tmp_path):
-    tasks = write_tasks(tmp_path, 4)
-    busy = Reply("slow down", status=429, headers={"retry-after": "0.1"})
-    broken = Reply("out of order", status=500, headers={"retry-after": "0.05"})
-    with Model(t0=[busy, busy, Reply("It is 0.")], t1=[broken], t2=[Reply(silent=True)]) as troubled:
-        options = ("--option", "attempts=2", "--option", "backoff=0.1", "--model-timeout", 3)
-        done = troubled.run(tasks, tmp_path / "out", *options)
-        asked = dict(troubled.asked)
-    found = {row["id"]: (row["outcome"], row["error_class"], row["attempts"]) for row in rows(tmp_path / "out")}
-    assert found == {
-        "t0": ("completed", None, 1),
-        "t1": ("failed", "InternalServerError", 2),
-        "t2": ("failed", "ModelTimeoutError", 2),
-        "t3": ("completed", None, 1),
-    }
-    assert done.status == 1
-    assert asked == {"t0": 3, "t1": 6, "t2": 2, "t3": 1}
-    assert "errors: InternalServerError 1, ModelTimeoutError 1\n" in done.out
 
 
 def test_budget_ends_the_batch(model, tmp_path):
@@ -189,14 +123,6 @@ async def test_recorded_answers_go_on_after_those_of_the_conversation(tmp_path):
         client = _Recording(str(recording), recording.read_text()).client("t0", 60)
         answer = await client.create([UserMessage(content="task", source="user"), *messages])
         assert answer.content == expected
-
-
-def test_run_of_a_task_can_be_shown(model, tmp_path):
-    model.run(write_tasks(tmp_path, 1), tmp_path / "out")
-    (row,) = rows(tmp_path / "out")
-    done = codeact("show", tmp_path / "out" / row["log"])
-    assert done.status == 0
-    assert "It is 0." in done.out
 
 
 def test_no_sandbox_is_an_error_before_any_task(model, tmp_path):

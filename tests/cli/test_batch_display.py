@@ -120,12 +120,6 @@ def test_line_fits_a_narrow_terminal(screen):
         assert last_line(screen.written) == "50 of 200 done, 3 failed, 8 running…"
 
 
-def test_line_is_gone_at_the_end(screen):
-    with shown(screen):
-        pass
-    assert screen.read().endswith("\r\x1b[2K")
-
-
 def test_number_of_drawings_does_not_follow_the_number_of_tasks(screen):
     done = 0
 
@@ -167,10 +161,6 @@ def test_invalid_task_and_repeat_are_named(screen):
     ]
 
 
-def test_one_token_is_named():
-    assert "1 token" in describe_progress(BatchCounts(completion_tokens=1))
-
-
 def test_repeated_attempt_is_reported(screen):
     with shown(screen) as display:
         display.on_event(AttemptFailed("task-1", 1, 1, "RateLimitError", "429", 8.0))
@@ -183,13 +173,6 @@ def test_escapes_in_texts_do_not_reach_the_terminal(screen):
         display.take(row("\x1b]0;title\x07", error="\x1b[2J\u202egnp"))
         display.on_event(Notice("note \x1b[2J"))
     assert not re.search(r"\x1b\]|\x1b\[2J|\u202e|\x07", screen.written + screen.read())
-
-
-def test_no_color_draws_without_colours(screen, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    with shown(screen):
-        assert not re.search(r"\x1b\[[0-9;]*[1-9][0-9;]*m", screen.written.replace("\x1b[2m", ""))
-        assert "50 of 200 done" in screen.written
 
 
 def test_dumb_terminal_gets_plain_lines(screen, monkeypatch):

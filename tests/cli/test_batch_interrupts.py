@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
-from tests.cli.chat_terminal import CTRL_C, Chat
-from tests.cli.support import codeact, start, wait_until
+from tests.cli.chat_terminal import Chat
+from tests.cli.support import start, wait_until
 
 pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
 
@@ -116,21 +116,6 @@ class Terminal(Chat):
     command = "batch"
 
 
-def test_ctrl_c_key_in_a_terminal(model, tmp_path):
-    tasks = write_tasks(tmp_path, 4)
-    model.held.clear()
-    _, *arguments = model.arguments(tasks, tmp_path / "out", "--concurrency", 2)
-    with Terminal(*arguments, state=tmp_path / "state", env=ENV) as terminal:
-        terminal.until("2 running")
-        wait_until(lambda: sum(model.asked.values()) == 2, "the first requests", SECONDS)
-        terminal.send(CTRL_C)
-        terminal.until("no further task begins; the 2 that run go on to the end")
-        terminal.send(CTRL_C)
-        terminal.until("stopping; Ctrl-C again ends at once")
-        assert terminal.end()[0] == 130
-    goes_on(model, tasks, tmp_path / "out", 4)
-
-
 def test_closed_terminal_stops_the_batch(model, tmp_path):
     tasks = write_tasks(tmp_path, 4)
     model.held.clear()
@@ -152,29 +137,3 @@ def test_terminal_shows_progress_and_then_the_summary(model, tmp_path):
     assert status == 0
     assert "4 tasks: 4 completed\ntokens: 28 read, 12 written\n" in shown
     assert os.fspath(tmp_path / "out" / "results.jsonl") in shown
-
-
-def test_tasks_of_a_recording_that_were_interrupted_inside_code_are_continued(tmp_path):
-    tasks = write_tasks(tmp_path, 2)
-    out, begun = tmp_path / "out", tmp_path / "out" / "work"
-    code = "import os, time\nfirst = not os.path.exists('begun')\nopen('begun', 'w').close()\ntime.sleep(60 if first else 0)"
-    answers_of_tasks = {
-        "t0": [f"```python\n{code}\nfinal_answer(7)\n```"],
-        "t1": [f"```python\n{code}\nx = 8\n```", "8"],
-    }
-    (tmp_path / "answers.json").write_text(json.dumps({"tasks": answers_of_tasks}))
-    options = ("--out", out, "--model", f"replay:{tmp_path / 'answers.json'}", "--sandbox", "bubblewrap", "--act")
-    with start("batch", tasks, *options, "--concurrency", 2) as process:
-        logs = out / "runs"
-        wait_until(
-            lambda: sum(b'"block_started"' in log.read_bytes() for log in logs.glob("*/events.jsonl")) == 2,
-            "code of both tasks",
-            SECONDS,
-        )
-        process.kill()
-        process.wait(SECONDS)
-    for folder in begun.iterdir():
-        (folder / "begun").touch()
-    done = codeact("batch", tasks, *options)
-    assert done.status == 0, done
-    assert answers(out) == {"t0": "7", "t1": "8"}

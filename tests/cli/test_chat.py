@@ -115,13 +115,6 @@ def test_code_is_approved(tmp_path, answer, shown):
         assert shown in written
 
 
-def test_escapes_of_the_model_are_shown(tmp_path):
-    with Chat("--model", replay(tmp_path, "a\x1b]0;title\x07b\u202ec"), *BOX, state=tmp_path) as chat:
-        chat.until_prompt()
-        assert "a\\x1b]0;title\\x07b\\u202ec\n" in chat.say("hi")
-        assert "\x1b]" not in chat.written
-
-
 def test_ctrl_c_at_the_question_denies_and_the_turn_goes_on(tmp_path):
     model = replay(tmp_path, code("print(7)"), "Then not.", "Yes?")
     with Chat("--model", model, *BOX, "--approve", state=tmp_path) as chat:
@@ -133,14 +126,3 @@ def test_ctrl_c_at_the_question_denies_and_the_turn_goes_on(tmp_path):
         assert "Reason: the person stopped it\n" in written
         assert "Then not.\n" in written
         assert "Yes?\n" in chat.say("still there?")
-
-
-def test_files_of_a_workspace_that_is_removed_are_named_at_the_end(tmp_path):
-    with Chat("--model", replay(tmp_path, code("open('a.txt', 'w').close()"), "Made."), *BOX, state=tmp_path) as chat:
-        chat.until_prompt()
-        chat.say("go")
-        chat.send("/quit\r")
-        status, written = chat.end()
-        name = chat.runs[0].name
-    assert status == 0
-    assert f"codeact: with the files a.txt: `codeact export {name} --files FOLDER` writes them\n" in written

@@ -1,21 +1,18 @@
 """`codeact chat` with other agents, sandboxes and terminals, and what it leaves behind."""
 
 import json
-import os
 import re
 import signal
 import subprocess
 from pathlib import Path
 
-import pexpect
 import pytest
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from tests.cases import case
-from tests.cli.chat_terminal import CTRL_C, ON, PROMPT, Chat, plain
-from tests.cli.support import COMMAND, code, codeact, environment, replay, wait_until
+from tests.cli.chat_terminal import CTRL_C, ON, PROMPT, Chat
+from tests.cli.support import code, codeact, replay, wait_until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -63,31 +60,6 @@ def test_simple_terminals_get_plain_lines(tmp_path, env, size, prompt):
         chat.send("/quit\n")
         assert chat.end()[0] == 0
         assert ("\x1b" in chat.written) == ("TERM" not in env)
-
-
-@pytest.mark.usefixtures("bubblewrap")
-def test_the_installed_command_without_colours(tmp_path):
-    model = replay(tmp_path, code("x = 'a'  # b", "x"), "Done.")
-    env = environment({"XDG_STATE_HOME": str(tmp_path), "NO_COLOR": "1"})
-    chat = pexpect.spawn(str(COMMAND), ["chat", "--model", model, *BOX], env=env, encoding="utf-8", timeout=30)
-    chat.expect(PROMPT)
-    chat.sendline("go")
-    chat.expect(PROMPT)
-    written = chat.before
-    chat.sendline("/quit")
-    chat.expect(pexpect.EOF)
-    chat.close()
-    assert chat.exitstatus == 0
-    assert "'a'\nok, " in plain(written)
-    assert not re.search(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|4[0-7])m", written)
-
-
-@pytest.mark.usefixtures("bubblewrap")
-def test_code_is_highlighted(tmp_path):
-    with Chat("--model", replay(tmp_path, code("import os", "x = 'a'"), "Done."), *BOX, state=tmp_path) as chat:
-        chat.until_prompt()
-        assert "import os\nx = 'a'\n" in chat.say("go")
-        assert "\x1b[33m'" in chat.written.replace(";49m", "m")
 
 
 @pytest.mark.usefixtures("docker_engine")
@@ -154,20 +126,3 @@ def test_chat_with_a_component(tmp_path):
         assert "Yours.\n" in written
         chat.send("/quit\r")
         assert chat.end()[0] == 0
-
-
-def test_options_that_do_not_fit(tmp_path_factory):
-    for arguments, message in [
-        ([], "Which model? Name one with --model, such as openai/gpt-4o, ollama/NAME or replay:FILE."),
-        (["--model", "replay:none.json"], "none.json can't be read: No such file or directory"),
-        (
-            ["--resume", "none"],
-            "There is no run none, neither here nor in {}. `codeact runs` lists those that are kept.",
-        ),
-    ]:
-        with case(arguments, message):
-            tmp_path = tmp_path_factory.mktemp("case")
-            done = codeact("chat", *arguments, env={"XDG_STATE_HOME": str(tmp_path)}, cwd=tmp_path)
-            runs = tmp_path / "autogen-codeact" / "runs"
-            assert (done.status, done.out, done.err) == (2, "", f"codeact: {message.format(runs)}\n")
-            assert not os.path.lexists(runs)

@@ -9,8 +9,7 @@ from autogen_core.models import RequestUsage
 
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.cli.batch import read_settings
-from autogen_codeact.cli.jobs import AgentChoice, BatchJob
-from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.jobs import AgentChoice, BatchJob, ModelChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice, secrets_in
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Transcript
@@ -76,32 +75,3 @@ def test_a_chat_shows_what_a_turn_may_cost(bubblewrap: None, tmp_path: Path) -> 
         "[1 block, 8 tokens, $0.0080 of $0.0015, 0 s]",
         "[1 token, $0.0010 of $0.0015, 0 s]",
     ]
-
-
-def test_a_limit_that_can_not_be_kept_is_told(tmp_path: Path) -> None:
-    model = replay(tmp_path, "Done.")
-    for options, problem in {
-        ("run", "Go.", "--budget", "cost=1", "--budget", "price=1:1"): "--budget cost is for --act and --team.",
-        (
-            "run",
-            "Go.",
-            "--act",
-            "--budget",
-            "cost=0",
-            "--budget",
-            "price=1:1",
-        ): "--budget cost: Input should be greater than 0.",
-        (
-            "run",
-            "Go.",
-            "--act",
-            "--budget",
-            "cost=1",
-        ): "--budget cost=… needs --budget price=P:C, or the extra `prices` and a model",
-        ("chat", "--budget", "cost=nan", "--budget", "price=1:1"): "--budget cost: Input should be ",
-    }.items():
-        done = codeact(*options, "--model", model)
-        assert (done.status, done.out) == (2, "")
-        assert done.err.startswith(f"codeact: {problem}"), done.err
-    done = codeact("chat", "--budget", "cost=1", "--resume", "last")
-    assert done.err == "codeact: --resume goes on as before: leave --agent, --team, --budget and --save out.\n"

@@ -56,12 +56,6 @@ def test_failure_is_real_and_the_answer_matches_the_output(demo):
         assert found[product] == f"{real:,.2f}"
 
 
-def test_missing_engine_is_status_2(tmp_path):
-    done = codeact("demo", "--sandbox", "docker", cwd=tmp_path, env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
-    assert done.status == 2
-    assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
-
-
 def test_out_path_that_is_not_a_folder_is_status_2(tmp_path):
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):

@@ -1,23 +1,11 @@
 """`codeact exec`: blocks of a markdown file, without a model."""
 
 import json
-import signal
 import subprocess
 
 import pytest
 
-from tests.cases import case
-from tests.cli.support import (
-    COMMAND,
-    code,
-    codeact,
-    containers_of,
-    environment,
-    in_bubblewrap,
-    on_terminal,
-    start,
-    wait_until,
-)
+from tests.cli.support import COMMAND, code, codeact, containers_of, environment, in_bubblewrap, start
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "bubblewrap")
 
@@ -155,20 +143,6 @@ def test_blocks_share_variables_unless_each_is_a_process():
     assert done.objects[-1]["error"]["type"] == "NameError"
 
 
-def test_a_script_is_run_as_a_script(tmp_path):
-    (tmp_path / "script.py").write_text("import sys\nprint(__file__.startswith('/workspace'), __name__)\n6 * 7\n")
-    done = in_bubblewrap("exec", tmp_path / "script.py", "--json")
-    assert (done.objects[0]["output"], done.objects[0]["value_repr"]) == ("True __main__\n", None)
-
-
-def test_syntax_error_is_printed_once():
-    for mode in ("process", "session"):
-        done = in_bubblewrap("exec", "-", "--option", f"mode={mode}", stdin=code("x = 1", "y = ("))
-        assert done.status == 1
-        assert done.out.count("was never closed") == 1
-        assert "\nfailed, SyntaxError, exit code 1, " in done.out
-
-
 def test_files_are_kept_in_a_new_folder(tmp_path):
     text = code("import os; os.mkdir('out'); open('out/plot.png', 'wb').write(b'x' * 2000)")
     for folder in ("codeact-files", "codeact-files-2"):
@@ -249,20 +223,58 @@ def test_encoding_of_a_script(tmp_path, data, status, out, err):
     assert (done.status, out in done.out, done.err.startswith(err)) == (status, True, True)
 
 
-def test_script_or_notebook_without_code_is_status_2(tmp_path_factory):
-    for name, text, complaint in [
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
         ("a.py", " \n", "no code blocks to run.\n"),
-        ("a.sh", "", "no code blocks to run.\n"),
         ("a.ipynb", "{}", "is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"),
         ("a.ipynb", '{"cells": [\n', ":2 is not JSON: Expecting value at column 1"),
         ("a.ipynb", notebook(("markdown", "only")), "no code blocks to run.\n"),
-    ]:
-        with case(name, text, complaint):
-            tmp_path = tmp_path_factory.mktemp("case")
-            (tmp_path / name).write_text(text)
-            done = in_bubblewrap("exec", tmp_path / name)
-            assert (done.status, done.out) == (2, "")
-            assert complaint in done.err
+        ("sales.csv", "a,b\n", "no code blocks to run. Blocks need a fence with a language, such as ```python. "),
+        ("a.md", "```\nx\n```\n", "no code blocks to run"),
+        ("a.md", "```sh\necho ran > a\n\n```python\nprint(1)\n```\n", "line 2 is never closed, so nothing was run"),
+    ],
+    ids=["script", "no notebook", "no JSON", "no cell", "other kind", "no language", "open block"],
+)
+def test_file_without_code_to_run_is_status_2(tmp_path, name, text, complaint):
+    (tmp_path / name).write_text(text)
+    done = in_bubblewrap("exec", name, cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_last_block_that_is_not_closed_ends_with_the_file():
+    done = in_bubblewrap("exec", "-", stdin=f"{code('x = 6')}\nThen:\n```python\nprint(x * 7)\n")
+    assert (done.status, done.out.count("42")) == (0, 1)
+    assert "codeact: standard input:6: the block is never closed, so it ends with the file\n" in done.err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_can_not_be_written_is_one_line(options, page):
+    command = [COMMAND, "exec", page, "--sandbox", "bubblewrap", *options]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, cwd=page.parent, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.endswith("codeact: the output can't be written: No space left on device\n")
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--work-dir", __file__], "The --work-dir"),
+        (["--work-dir", "/proc"], "/proc can't be used: no file can be created there. Use another folder."),
+        (["--option", "cpus=abc"], "codeact: --option cpus: must be a number"),
+    ],
+)
+def test_invalid_options_are_status_2(options, complaint):
+    done = codeact("exec", "-", *options, stdin=code("print(1)"))
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
 
 
 def test_timeout_is_a_result_with_status_124():
@@ -296,92 +308,10 @@ def test_work_dir_is_copied_into_the_sandbox_and_back(tmp_path):
     )
 
 
-def test_file_without_code_to_run_is_status_2(tmp_path_factory):
-    for text, complaint in [
-        ("only words\n", "no code blocks to run"),
-        ("", "no code blocks to run"),
-        ("```\nx\n```\n", "no code blocks to run"),
-        ("```sh\necho ran > ran.txt\n\n```python\nprint(1)\n```\n", "line 2 is never closed, so nothing was run"),
-    ]:
-        with case(text, complaint):
-            tmp_path = tmp_path_factory.mktemp("case")
-            done = in_bubblewrap("exec", "-", "--work-dir", tmp_path, stdin=text)
-            assert (done.status, done.out) == (2, "")
-            assert complaint in done.err
-            assert list(tmp_path.iterdir()) == []
-
-
-def test_last_block_that_is_not_closed_ends_with_the_file():
-    done = in_bubblewrap("exec", "-", stdin=f"{code('x = 6')}\nThen:\n```python\nprint(x * 7)\n")
-    assert (done.status, done.out.count("42")) == (0, 1)
-    assert "codeact: standard input:6: the block is never closed, so it ends with the file\n" in done.err
-
-
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_output_that_can_not_be_written_is_one_line(options, page):
-    command = [COMMAND, "exec", page, "--sandbox", "bubblewrap", *options]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            command, cwd=page.parent, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert done.returncode == 2
-    assert done.stderr.endswith("codeact: the output can't be written: No space left on device\n")
-    assert "Traceback" not in done.stderr
-    assert "Exception" not in done.stderr
-
-
-def test_file_of_another_kind_is_read_as_markdown(tmp_path):
-    for name, data in (("a.js", b"console.log(1)\n"), ("sales.csv", b"a,b\n")):
-        (tmp_path / name).write_bytes(data)
-        done = in_bubblewrap("exec", name, cwd=tmp_path)
-        assert done.status == 2
-        assert done.err == (
-            f"codeact: {name}: no code blocks to run. Blocks need a fence with a language, such as ```python. Files that end in "
-            ".py, .sh, .bash are scripts, and .ipynb a notebook; all others are read as markdown.\n"
-        )
-
-
 def test_unreadable_file_is_status_2(tmp_path):
     for file, why in ((tmp_path / "none.md", "No such file or directory"), (tmp_path, "Is a directory")):
         done = in_bubblewrap("exec", file)
         assert (done.status, done.out, done.err) == (2, "", f"codeact: {file} can't be read: {why}\n")
-
-
-def test_invalid_options_are_status_2():
-    for options, complaint in [
-        (["--timeout", "0"], "Input should be greater than or equal to"),
-        (["--option", "image=No Name"], "'No Name' is not the name of an image"),
-        (["--work-dir", __file__], "The --work-dir"),
-        (["--work-dir", "/proc"], "/proc can't be used: no file can be created there. Use another folder."),
-        (["--option", "cpus=abc"], "codeact: --option cpus: must be a number"),
-    ]:
-        with case(options, complaint):
-            done = codeact("exec", "-", *options, stdin=code("print(1)"))
-            assert (done.status, done.out) == (2, "")
-            assert complaint in done.err
-
-
-def test_output_can_not_control_the_terminal(tmp_path):
-    file = tmp_path / "page.md"
-    file.write_text(code(r"print('\x1b]0;title\x07 \x1b[31mred\x1b[0m \u202e back')"))
-    shown = on_terminal("exec", file, "--sandbox", "bubblewrap")
-    assert r"\x1b]0;title\x07 red \u202e back" in shown
-    assert "\x1b]0" not in shown
-    assert json.loads(in_bubblewrap("exec", file, "--json").out)["output"].startswith("\x1b]0;title")
-
-
-def test_ctrl_c_kills_the_block_and_the_container():
-    process = start("exec", "-")
-    with process:
-        process.stdin.write(code("print('on', flush=True)", "import time", "time.sleep(60)"))
-        process.stdin.close()
-        process.stdin = None
-        wait_until(lambda: containers_of(process.pid), "the sandbox")
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
-        wait_until(lambda: not containers_of(process.pid), "the end of the container", seconds=30)
-    assert process.returncode == 130
-    assert err == "codeact: stopping; Ctrl-C again ends at once\n"
 
 
 def test_closed_standard_output_gives_no_traceback():

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.cli import sandbox
-from autogen_codeact.cli.exit import in_options
+from autogen_codeact.cli.output import in_options
 from codeact_sandbox import SandboxUnavailable
 from tests import processes
 from tests.cli.support import environment

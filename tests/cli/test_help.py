@@ -19,15 +19,6 @@ def test_version():
     )
 
 
-def test_wrong_usage_is_status_2():
-    for arguments in [["bogus"], ["exec"], ["run"], ["run", "task", "--model"], ["exec", "-", "--sandbox", "x"]]:
-        with case(arguments):
-            done = codeact(*arguments)
-            assert done.status == 2
-            assert done.out == ""
-            assert "─ Error ─" in done.err
-
-
 def test_a_task_without_quotes_is_an_error_that_says_so():
     assert "extra argument(s) (is 2+2). Put text with spaces in quotes." in codeact("run", "what", "is", "2+2").err
 

@@ -49,15 +49,6 @@ def test_signal_while_code_runs(tmp_path, extra, number, status):
         assert finish(process, as_json=True) == (status, STOPPING)
 
 
-def test_output_before_ctrl_c_is_printed(tmp_path):
-    page = tmp_path / "slow.md"
-    page.write_text(SLOW)
-    with start("exec", page) as process:
-        assert [process.stdout.readline() for _ in range(2)] == ["[1/1] python, line 2\n", "on\n"]
-        process.send_signal(signal.SIGINT)
-        assert finish(process) == (130, STOPPING)
-
-
 @pytest.mark.parametrize("mode", ["process", "session"])
 def test_ctrl_c_keeps_the_output_of_a_line_that_has_not_ended(tmp_path, mode):
     for extra in ([], ["--json"]):
@@ -114,13 +105,6 @@ def test_second_ctrl_c_exits_at_once(tmp_path):
             process.send_signal(signal.SIGINT)
         status, err = finish(process, as_json=True)
     assert (status, err) == (130, "")
-
-
-def test_ctrl_c_during_the_demo(tmp_path):
-    with start("demo", "--out", tmp_path / "out") as process:
-        wait_until(lambda: containers_of(process.pid), "the container")
-        process.send_signal(signal.SIGINT)
-        assert finish(process) == (130, STOPPING)
 
 
 def test_ctrl_c_while_the_file_is_read(tmp_path):

@@ -13,9 +13,8 @@ import docker.errors
 import pytest
 
 from autogen_codeact.cli.doctor import check_leftovers
-from autogen_codeact.cli.exit import say
-from autogen_codeact.executors import SandboxStartError
-from codeact_sandbox.backends.bubblewrap.cgroups import leftover_groups, owner_state
+from autogen_codeact.cli.output import say
+from codeact_sandbox.backends.bubblewrap.cgroups import leftover_groups
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.leftovers import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
 from codeact_sandbox.backends.owner import Leftover
@@ -175,19 +174,6 @@ def test_doctor_lists_leftovers_with_advice(
     assert check.advice == "`codeact clean` removes 1 of 2; --all removes all of them, if nobody else uses them."
 
 
-def test_no_leftovers_are_reported(
-    bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    living = bench.make(owner_labels())
-    monkeypatch.setattr(command, "local_leftovers", list)
-    monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
-    assert command.clean(say, everything=True) == 0
-    assert capsys.readouterr() == ("", "codeact: no leftover sandboxes or folders\n")
-    assert check_leftovers().status == "ok"
-    monkeypatch.delenv("DOCKER_HOST")
-    assert bench.there() == {living}
-
-
 def group_of(pid: int) -> Callable[[], Leftover | None]:
     return lambda: next((group for group in leftover_groups() if group.owner == f"process {pid}"), None)
 
@@ -227,24 +213,3 @@ def test_temporary_folders_of_killed_processes_are_listed_and_removed(tmp_path: 
         line = next(line for line in codeact("clean", env=env).out.splitlines() if str(folder) in line)
         assert line.endswith(f"(files of work_dir; started by process {other.process.pid}, which is dead): removed")
         assert list(tmp_path.iterdir()) == []
-
-
-def test_owners_in_another_namespace_are_unknown() -> None:
-    here = os.stat("/proc/self/ns/pid").st_ino
-    assert owner_state(f"1-{os.getpid()}-1") == "unknown"
-    assert owner_state("nonsense") == "unknown"
-    assert owner_state(f"{here}-{os.getpid()}-1") == "dead"
-    assert owner_state(f"{here}-{NO_SUCH_PID}-1") == "dead"
-
-
-def test_a_group_that_can_not_be_removed_is_an_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codeact_sandbox.backends.bubblewrap.cgroups.END_TIMEOUT_S", 0.05)
-    folder = tmp_path / "autogen-codeact" / "codeact-x.1-2-3"
-    (folder / "busy").mkdir(parents=True)
-    (group,) = leftover_groups(tmp_path)
-    assert (group.name, group.owner, group.owner_state, group.state) == ("codeact-x", "process 2", "unknown", "empty")
-    with pytest.raises(SandboxStartError, match="can't be removed: Directory not empty"):
-        group.remove()
-    (folder / "busy").rmdir()
-    assert group.remove()
-    assert leftover_groups(tmp_path) == []

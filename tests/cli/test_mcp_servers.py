@@ -5,13 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from autogen_core import ComponentLoader
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from codeact_sandbox import McpServer
 from tests.cases import case
 from tests.cli.support import codeact
-from tests.sandbox.sandboxes import out
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -52,10 +48,3 @@ def test_file_that_names_no_servers_is_an_error_that_says_why(folder: Path) -> N
         with case(file):
             done = codeact("exec", "a.md", "--sandbox", "bubblewrap", "--mcp", file, cwd=folder)
             assert (done.status, done.err.strip()) == (2, message)
-
-
-async def test_servers_are_in_the_config_of_an_executor() -> None:
-    made = BubblewrapCommandLineCodeExecutor(tools=[McpServer([sys.executable, str(SERVER)], name="shop")])
-    loaded = ComponentLoader.load_component(made.dump_component(), BubblewrapCommandLineCodeExecutor)
-    async with loaded:
-        assert await out(loaded, "print(add(40))") == "42\n"

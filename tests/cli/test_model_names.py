@@ -2,9 +2,9 @@
 
 import pytest
 
-from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.model_choice import ANTHROPIC, GEMINI, OLLAMA, OPENAI, ModelChoice, find_preset, server_address
+from autogen_codeact.cli.jobs import GEMINI, OLLAMA, OPENAI, ModelChoice, server_address
 from autogen_codeact.cli.models import advice_for, key_for, open_model
+from autogen_codeact.cli.output import CommandError
 from autogen_codeact.runs.errors import RunError
 from tests.cases import case
 
@@ -77,12 +77,6 @@ def test_ollama_host_has_the_forms_that_ollama_takes():
 def test_invalid_ollama_host_is_reported():
     with pytest.raises(CommandError, match=r"^OLLAMA_HOST=gpu:many is not an address: "):
         server_address(OLLAMA, {"OLLAMA_HOST": "gpu:many"})
-
-
-def test_other_servers_have_no_prefix():
-    names = ("openai/a", "anthropic/a", "gemini/a", "ollama/a", "gemini-a", "mistral/a", "a")
-    found = [find_preset(name) for name in names]
-    assert found == [OPENAI, ANTHROPIC, GEMINI, OLLAMA, GEMINI, OPENAI, OPENAI]
 
 
 def test_advice_without_a_connection_is_that_for_the_server():

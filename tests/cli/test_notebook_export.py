@@ -6,7 +6,6 @@ from nbclient import NotebookClient
 
 from autogen_codeact.cli.terminal import format_size
 from tests.cli.support import code, codeact, replay
-from tests.runs.logs import lines, whole_run, write_log
 
 
 @pytest.mark.usefixtures("docker_engine")
@@ -53,21 +52,3 @@ def test_a_run_with_displays_becomes_a_notebook(tmp_path):
     assert "<table" in first.outputs[2].data["text/html"]
     assert (failed.outputs[0].ename, value.outputs[0].data["text/plain"]) == ("ZeroDivisionError", "[1, 2]")
     assert last.outputs[0].text == "done\n"
-
-
-def test_export_of_a_damaged_run_is_a_valid_notebook(tmp_path):
-    whole = lines(whole_run())
-    cut = write_log(tmp_path / "run", [*whole[:2], b"\x1b[2J\n", *whole[3:7], b'{"type": "mess'])
-    file = tmp_path / "run.ipynb"
-    assert codeact("export", cut, "--ipynb", file).status == 0
-    notebook = nbformat.read(file, as_version=nbformat.NO_CONVERT)
-    nbformat.validate(notebook)
-    title, *cells = [cell.source for cell in notebook.cells]
-    assert title.startswith("# coder, 2")
-    assert cells == [
-        *["**user**\n\nWhat is 6*7?"] * 2,  # the task, and a message of the user
-        "*A part of the log can't be read: the line is damaged: it is not JSON.*",
-        "**coder**\n\nI compute it.\nThen I answer.",
-        "print(6 * 7)",
-        "*A part of the log can't be read: the last line is incomplete.*",
-    ]

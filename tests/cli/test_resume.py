@@ -114,17 +114,6 @@ def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     assert shown.out.endswith(done.out)
 
 
-def test_recording_that_has_no_more_answers_is_named(tmp_path):
-    (tmp_path / "answers.json").write_text(json.dumps(["```python\nx = 6\n```"]))
-    model = ["--model", f"replay:{tmp_path / 'answers.json'}", "--sandbox", "bubblewrap"]
-    assert codeact("run", "--act", "What is 6*7?", *model, "--save", tmp_path / "run").status == 2
-    done = codeact("resume", tmp_path / "run")
-    assert done.status == 2
-    assert done.err.splitlines()[-1] == (
-        "codeact: The run failed. The recording has no more answers, and one more was requested."
-    )
-
-
 def test_code_of_a_team_without_a_known_end_is_shown_so(capsys):
     metadata = {"outcome": "crashed", "exit_code": "1", "duration_s": "0.000", "error": "Interrupted"}
     message = TextMessage(content="It is not known.", source="executor", metadata=metadata)

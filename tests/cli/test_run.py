@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from tests.cases import case
 from tests.cli.support import code, codeact, decision, in_bubblewrap, on_terminal, replay
 from tests.openai_server import OpenAIServer, Reply
 
@@ -123,14 +122,6 @@ def test_invalid_recording_is_status_2(tmp_path, content, complaint):
     assert complaint in done.err
 
 
-def test_recording_with_too_few_answers_is_status_2(tmp_path):
-    done = run("task", "--model", replay(tmp_path, WORKS))
-    assert done.status == 2
-    assert done.err == (
-        "codeact: The run failed. RecordingEnded: the recording has no more answers, and one more was requested\n"
-    )
-
-
 def test_empty_answer_is_reported(tmp_path):
     done = run("task", "--model", replay(tmp_path, " \n"))
     assert (done.status, done.out, done.err) == (
@@ -155,13 +146,6 @@ def test_recording_without_its_prefix_is_told(tmp_path):
     assert done.err == f"codeact: {file} is a list, as recorded answers are: --model replay:{file} reads them.\n"
 
 
-def test_failed_last_code_is_status_1(tmp_path):
-    model = replay(tmp_path, FAILS, decision(False), "I could not.")
-    done = run("task", "--model", model, "--json")
-    assert done.status == 1
-    assert kinds(done) == [*REPAIRED[:4], "TextMessage", "TaskResult"]
-
-
 @pytest.mark.parametrize("retries", ["0", "1"])
 def test_retries_limits_the_repairs(tmp_path, retries):
     again = [decision(True), FAILS] * int(retries)
@@ -183,6 +167,9 @@ def test_answer_with_code_that_could_have_run_is_status_1(tmp_path):
     model = replay(tmp_path, code("print(1)"), "Better:\n" + code("print(2)", language="bash"))
     done = run("task", "--model", model)
     assert (done.status, done.err) == (1, "codeact: the model's answer has bash code in it that was not run\n")
+    done = run("task", "--act", "--model", replay(tmp_path, *[code("console.log(1)", language="js")] * 3))
+    assert done.status == 1
+    assert done.err.endswith("codeact: the model's answer has javascript code in it that was not run\n")
 
 
 def test_answer_in_another_language_is_named_once_and_status_0(tmp_path):
@@ -201,9 +188,8 @@ def test_bash_runs(tmp_path, options):
     assert "\n42\n" in done.out
 
 
-@pytest.mark.parametrize("task", ["", " \n "])
-def test_empty_task_is_status_2(tmp_path, task):
-    done = run(task, "--model", replay(tmp_path, "x"))
+def test_empty_task_is_status_2(tmp_path):
+    done = run(" \n ", "--model", replay(tmp_path, "x"))
     assert (done.status, done.out) == (2, "")
     assert done.err == "codeact: The task is empty: describe what the agent should do.\n"
 
@@ -222,17 +208,6 @@ def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
     done = run("task", "--model", model, "--work-dir", folder)
     assert (done.status, done.err) == (0, f"codeact: {folder} does not exist: it is created, and begins empty\n")
     assert [path.name for path in folder.iterdir()] == ["made.txt"]
-
-
-def test_timeout_and_image_reach_the_sandbox(tmp_path):
-    slow = "\n".join((code("x = 5"), code("x"), code("import time", "time.sleep(60)")))
-    model = replay(tmp_path, slow, "Slow.")
-    options = ["--timeout", "3", "--option", "image=autogen-codeact/sandbox:0.2", "--budget", "retries=0"]
-    done = run("task", "--model", model, "--json", *options)
-    assert done.status == 1
-    event = done.objects[2]
-    assert event["result"] == {"exit_code": 124, "output": "5\n\n Timeout"}
-    assert (event["metadata"]["outcome"], event["metadata"]["state"]) == ("timeout", "restored")
 
 
 # The team
@@ -255,18 +230,6 @@ def test_a_team_whose_last_code_failed_is_status_1(tmp_path):
     assert re.search(r"^exit code 1, [\d.]+ m?s\n\n== coder ==$", done.out, re.MULTILINE)
 
 
-def test_a_team_without_an_end_is_status_1(tmp_path):
-    done = run("task", "--team", "--model", replay(tmp_path, *["on and on"] * 20), "--json")
-    assert done.status == 1
-    assert "Maximum number of messages 30 reached" in done.objects[-1]["stop_reason"]
-
-
-def test_retries_are_refused_with_team(tmp_path):
-    done = run("task", "--team", "--budget", "retries=2", "--model", replay(tmp_path, "x"))
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("codeact: --budget retries is for an agent without --act and --team.")
-
-
 # A real server
 
 
@@ -283,35 +246,6 @@ def test_named_model_generates_fails_decides_repairs_and_reflects():
     assert server.requests[0]["messages"][-1]["content"] == "What is 6*7?"
     assert "ZeroDivisionError" in str(server.requests[1]["messages"])
     assert done.objects[-2]["models_usage"] == {"prompt_tokens": 7, "completion_tokens": 3}
-
-
-def test_unknown_model_name_works_with_a_server_that_refuses_schemas():
-    arguments = ["--model", "some-local-model", "--json"]
-    done, _ = served(
-        FAILS, decision(True), WORKS, "It is 42.", arguments=arguments, refuses={"json_schema", "json_object"}
-    )
-    assert (done.status, done.err) == (0, "")
-    assert kinds(done) == REPAIRED
-
-
-def test_server_error_is_one_line():
-    for extra in [[], ["--team"], ["--json"]]:
-        with case(extra):
-            refusal = Reply("you are out of\ncredit", status=402)
-            done, _ = served(refusal, refusal, arguments=["--model", "gpt-4o", *extra])
-            assert done.status == 2
-            assert done.err.startswith("codeact: The run failed. APIStatusError: Error code: 402 - ")
-            assert "you are out of" in done.err
-            assert done.err.count("\n") == 1
-
-
-def test_server_that_fails_is_told_with_advice():
-    refusal = Reply("no memory", status=500, headers={"x-should-retry": "false"})
-    done, _ = served(refusal, arguments=["--model", "gpt-4o"])
-    assert done.err.startswith("codeact: The run failed. InternalServerError: Error code: 500 - ")
-    assert done.err.endswith(
-        "The fault is the model's server's: look at its log, try again later, or use another model.\n"
-    )
 
 
 def test_silent_server_ends_at_the_model_timeout():
@@ -348,15 +282,6 @@ def test_component_file_is_a_model(tmp_path):
     assert kinds(done) == [*REPAIRED[:3], *REPAIRED[6:]]
 
 
-def test_component_and_its_retries_have_the_time_limit_of_the_options(tmp_path):
-    busy = Reply("later", status=503, headers={"retry-after": "0.1"})
-    with OpenAIServer([busy, Reply(silent=True)]) as server:
-        file = component(tmp_path, model="gpt-4o", base_url=server.base_url, api_key="sk-in-the-file", max_retries=1)
-        done = run("What is 6*7?", "--model", file, "--model-timeout", "0.5")
-    assert done.status == 2
-    assert done.err.startswith("codeact: The run failed. The model sent nothing for 0.5 s. --model-timeout SECONDS ")
-
-
 def test_component_of_another_class_is_not_created(tmp_path):
     mark = tmp_path / "mark"
     done = run("task", "--model", component(tmp_path, provider="subprocess.Popen", args=["touch", str(mark)]))
@@ -378,28 +303,6 @@ def test_missing_file_is_status_2(tmp_path, model):
     done = run("task", "--model", model, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err == "codeact: none.json can't be read: No such file or directory\n"
-
-
-@pytest.mark.usefixtures("bubblewrap")
-@pytest.mark.parametrize("options", [[], ["--act"], ["--budget", "retries=0"]], ids=["run", "act", "no retries"])
-def test_an_answer_in_javascript_is_named_to_the_model_and_never_status_0(tmp_path, options):
-    answer = code("console.log(6 * 7)", language="js")
-    model = replay(tmp_path, *[f"Here it is:\n{answer}"] * 3)
-    done = run("What is 6*7?", "--model", model, "--sandbox", "bubblewrap", *options)
-    assert (done.status, done.err.splitlines()[-1]) == (
-        1,
-        "codeact: the model's answer has javascript code in it that was not run",
-    )
-    named = "- a block labelled javascript: only bash, python or sh is run here"
-    assert done.out.count(named) == (0 if "retries=0" in options else 1)
-
-
-def test_a_component_that_is_not_json_is_named_with_its_line(tmp_path):
-    file = tmp_path / "model.json"
-    file.write_text('{\n  "provider": "x",\n  "config": {,}\n}\n')
-    done = run("task", "--model", str(file))
-    problem = "Expecting property name enclosed in double quotes at column 14"
-    assert (done.status, done.err) == (2, f"codeact: {file}:3 is not JSON: {problem}\n")
 
 
 def test_the_task_may_come_from_standard_input(tmp_path):

@@ -31,6 +31,14 @@ class Page:
         wait_until(lambda: self.changes()["questions"], "a question", WAIT_S)
         return self.changes()["questions"][0]
 
+    def wait_for_block(self):
+        """Wait until a block runs."""
+
+        def runs():
+            return any(each["kind"] == "block" and each["running"] for each in self.changes()["summaries"])
+
+        wait_until(runs, "the block", WAIT_S)
+
     def post(self, what, **body):
         return httpx.post(f"{self.api}/{what}", json=body, timeout=WAIT_S)
 
@@ -65,11 +73,7 @@ def test_code_is_approved_or_denied_on_the_page(bubblewrap, tmp_path, approve):
 def test_stop_on_the_page_ends_the_run_as_ctrl_c_does(bubblewrap, tmp_path):
     with run(tmp_path, code("import time", "time.sleep(60)"), approve=False) as process:
         page = page_of(process)
-
-        def block_runs():
-            return any(each["kind"] == "block" and each["running"] for each in page.changes()["summaries"])
-
-        wait_until(block_runs, "the block", WAIT_S)
+        page.wait_for_block()
         assert page.post("stop").status_code == 200
         process.communicate(timeout=WAIT_S)
     assert process.returncode == 128 + signal.SIGINT

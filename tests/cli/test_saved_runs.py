@@ -203,11 +203,6 @@ def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(run
     assert "\x1b[2J" not in done.out + terminal
 
 
-def test_a_run_that_can_not_be_read_is_status_2(runs):
-    done = codeact("show", runs / "broken")
-    assert (done.status, done.out, done.err) == (2, "", BROKEN.format(runs))
-
-
 def test_a_message_of_an_unknown_type_is_shown_as_text(tmp_path):
     message = {"type": "StructuredMessage[Price]", "source": "coder", "content": {"euros": 5}, "metadata": {}}
     event = text("")

@@ -2,7 +2,6 @@
 
 from autogen_codeact.cli.output import printable
 from autogen_codeact.cli.terminal import Terminal, format_size, shorten
-from codeact_sandbox.types.result import format_duration
 from tests.cases import case
 
 
@@ -19,12 +18,6 @@ def test_printable_escapes_control_and_invisible_characters():
     ]:
         with case(text, shown):
             assert printable(text) == shown
-
-
-def test_format_duration():
-    for duration, shown in [(0, "0 ms"), (0.0083, "8 ms"), (0.24, "0.24 s"), (9.999, "10.00 s"), (61.23, "61.2 s")]:
-        with case(duration, shown):
-            assert format_duration(duration) == shown
 
 
 def test_format_size():

@@ -6,7 +6,7 @@ import socket
 import httpx
 import pytest
 
-from tests.runs.logs import lines, started, whole_run, write_log
+from tests.runs.logs import lines, whole_run, write_log
 
 from .support import codeact, start, wait_until
 
@@ -29,15 +29,6 @@ def test_view_prints_the_address_and_ends_at_once_with_a_reader_connected(tmp_pa
             assert client.get("/").status_code == 200
             assert client.get("/api/runs/one").json()["outcome"] == "completed"
         assert stop(process, number) == (0, "", "")
-
-
-def test_view_of_a_run_shows_its_page(tmp_path):
-    with start("view", write_log(tmp_path / "one", lines([started()])), "--no-open") as process:
-        url = process.stdout.readline().strip()
-        assert url.endswith("/runs/one")
-        header = httpx.get(url.replace("/runs/", "/api/runs/"), timeout=WAIT_S).json()
-        assert (header["id"], header["outcome"]) == ("one", "interrupted")
-        assert stop(process) == (0, "", "")
 
 
 def test_view_shows_kept_runs_by_default_and_the_last_one_by_name(tmp_path):

@@ -123,16 +123,6 @@ async def test_states_decisions_handoffs_and_the_end_are_marked_where_they_happe
     await expect((await show(shown_run, 15)).locator(".marks")).to_have_text("completed")
 
 
-async def test_link_to_a_step_shows_it_with_the_focus_on_it(page, address):
-    await page.goto(f"{address}runs/20261102-rich#step-11")
-
-    step = page.locator("#step-11.selected")
-    await expect(step).to_contain_text("boom")
-    await expect(step).to_be_in_viewport()
-    await expect(step).to_be_focused()
-    await expect(page.locator(".outline [aria-current]")).to_contain_text("11")
-
-
 async def test_keys_move_search_and_help(run_page):
     keyboard = run_page.keyboard
     selected = run_page.locator("article.selected .number")

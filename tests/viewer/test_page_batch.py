@@ -105,22 +105,6 @@ async def test_screen_readers_can_read_all(page, address, scheme):
     assert await reading_problems(page) == []
 
 
-async def test_all_controls_are_reached_with_tab_and_show_it(page, address):
-    await page.goto(address)
-    await expect(page.locator(".task-row")).to_have_count(5)
-    wanted = await page.evaluate("document.querySelectorAll('a, button, input, select, pre, [tabindex=\"0\"]').length")
-    reached = set()
-    for _ in range(wanted):
-        await page.keyboard.press("Tab")
-        reached.add(
-            await page.evaluate(
-                "(window.seen ??= []).includes(document.activeElement) || seen.push(document.activeElement)"
-            )
-        )
-        assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-    assert len(reached) == wanted
-
-
 async def test_new_rows_appear_and_damaged_lines_cost_nothing(page, batch, tmp_path):
     folder = tmp_path / "batch"
     shutil.copytree(batch, folder)

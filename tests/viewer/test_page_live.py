@@ -130,15 +130,6 @@ async def test_call_is_asked_for_on_the_page_and_approved(page, tmp_path):
     assert run.sent == [("boss", SUBJECT)]
 
 
-async def test_denied_call_is_refused_and_the_code_is_told(page, tmp_path):
-    code = python("try:\n    send_mail(to='boss', subject='x')\nexcept Exception as error:\n    print(error)")
-    async with live(page, tmp_path, code, "Done.") as (run, _):
-        await page.get_by_role("button", name="Deny").click()
-        await expect(page.locator("article.kind-block .output")).to_contain_text("somebody said no")
-        await expect(page.locator(".calls")).to_contain_text("refused")
-    assert run.sent == []
-
-
 async def test_click_right_after_a_question_appeared_answers_nothing(own_page, tmp_path):
     # Clicks each button of a question as soon as it is in the page, and once more when it can be seen.
     page = own_page
@@ -169,19 +160,6 @@ async def test_click_right_after_a_question_appeared_answers_nothing(own_page, t
         await expect(question).to_be_hidden()
         await expect(page.locator(".status")).to_have_text("completed")
     assert run.sent == [("b", "x")]
-
-
-async def test_question_that_is_withdrawn_disappears(page, tmp_path):
-    code = python(
-        "try:\n    send_mail(to='boss', subject='x')\nexcept Exception as error:\n    print(error)\npause(number=0)"
-    )
-    async with live(page, tmp_path, code, "Done.") as (run, _):
-        question = page.locator(".questions")
-        await expect(question).to_be_visible()
-        run.answered_elsewhere.set()
-        await expect(question).to_be_hidden()
-        run.pauses[0].set()
-    assert run.sent == []
 
 
 async def test_question_that_is_no_longer_open_disappears_with_its_answer(page, tmp_path):
@@ -223,19 +201,6 @@ async def test_question_goes_when_the_connection_is_lost(page, tmp_path):
         await expect(page.locator(".questions")).to_be_hidden()
 
 
-async def test_run_whose_log_is_still_being_read_is_not_called_interrupted(page, tmp_path):
-    write_log(tmp_path / "run", lines(whole_run()))
-    async with serve(tmp_path) as address:
-        header = (await (await page.request.get(f"{address}api/runs/run")).json()) | {"indexed": False}
-        header |= {"outcome": "interrupted"}
-        await page.route("**/api/runs/run", lambda route: route.fulfill(json=header))
-        changes = {"header": header, "summaries": [], "questions": []}
-        await page.route("**/changes?*", lambda route: route.fulfill(json=changes))
-        await page.goto(f"{address}runs/run")
-        await expect(page.locator(".status")).to_have_text("reading")
-        await expect(page.locator(".facts")).to_be_visible()
-
-
 async def test_stop_button_ends_the_run(page, tmp_path):
     async with live(page, tmp_path, python("print('begin', flush=True)\nimport time\ntime.sleep(60)")) as (run, task):
         await expect(page.locator(".output pre")).to_contain_text("begin")
@@ -244,19 +209,6 @@ async def test_stop_button_ends_the_run(page, tmp_path):
         assert task.done()
         await expect(page.locator(".status")).to_have_text("cancelled")
     assert run.control.stopped
-
-
-async def test_reader_at_an_earlier_step_stays_there_and_is_told_of_new_ones(page, tmp_path):
-    # They differ, because a model that repeats its code is stopped.
-    answers = [python("\n".join(f"print({step + number})" for number in range(40))) for step in range(3)]
-    async with live(page, tmp_path, *answers, python("pause(number=0)"), python("print('new')"), "Done.") as (run, _):
-        await expect(page.locator("article.running.kind-block")).to_contain_text("pause(number=0)")
-        await page.keyboard.press("g")
-        pill = page.locator(".pill")
-        await expect(pill).to_have_text("Follow ↓")
-        run.pauses[0].set()
-        await expect(page.locator(".status")).to_have_text("completed")
-        await expect(page.locator("#step-1")).to_be_in_viewport()
 
 
 async def test_reader_at_the_end_stays_at_the_end_while_output_grows(page, tmp_path):

@@ -5,7 +5,7 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from autogen_codeact.runs.events import RunFinished
-from autogen_codeact.viewer import open_run, serve
+from autogen_codeact.viewer import serve, steps
 from tests.runs.logs import lines, started, text, write_log
 
 from .runs import block
@@ -102,27 +102,6 @@ async def test_what_is_on_the_screen_stays_when_something_above_it_changes(long_
     assert abs(await long_page.evaluate(step) - before) <= 1
 
 
-async def test_end_stays_on_the_screen_after_g_until_the_person_scrolls(long_page):
-    at_end = "() => document.documentElement.scrollHeight - scrollY - innerHeight < 2"
-    await long_page.keyboard.press("G")
-    await until(long_page, "() => !document.querySelector('.placeholder')")
-    step = f"document.getElementById('step-{STEPS}')"
-    for height in (700, 3000):
-        await long_page.evaluate(f"{step}.style.minHeight = '{height}px'")
-        await until(long_page, f"() => ({at_end})() && {step}.getBoundingClientRect().height >= {height}")
-    await expect(long_page.locator("article.selected")).to_have_attribute("id", f"step-{STEPS}")
-
-    await long_page.mouse.move(700, 500)
-    await long_page.mouse.wheel(0, -900)
-    await until(long_page, f"() => !({at_end})()")
-    place = await long_page.evaluate("document.getElementById('step-5000').getBoundingClientRect().top")
-    await long_page.evaluate("document.getElementById('step-5000').style.minHeight = '5000px'")
-    await until(
-        long_page, f"() => Math.abs(document.getElementById('step-5000').getBoundingClientRect().top - {place}) < 2"
-    )
-    await until(long_page, "() => document.documentElement.scrollHeight - scrollY - innerHeight > 1500")
-
-
 async def test_scrolling_through_the_run_shows_all_steps_in_order(long_page):
     seen = set()
     for _ in range(12):
@@ -153,7 +132,7 @@ async def test_very_long_line_is_shortened_and_its_whole_text_is_one_click_away(
 
 async def test_link_to_a_step_that_is_not_read_yet_shows_it_when_it_is(page, tmp_path, monkeypatch):
     # The first answer has the beginning of the log only.
-    monkeypatch.setattr(open_run, "_FIRST_BYTES", 2_000)
+    monkeypatch.setattr(steps, "_FIRST_BYTES", 2_000)
     events = [
         started("t"),
         *(text(f"Words of step {number}.") for number in range(2, 400)),

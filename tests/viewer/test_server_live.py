@@ -122,17 +122,6 @@ async def test_page_of_a_live_run_gets_its_steps_and_output_and_its_end(tmp_path
         assert (header["outcome"], header["live"]) == ("completed", False)
 
 
-async def test_page_of_a_run_whose_process_was_killed_hears_of_its_end(tmp_path):
-    run = Live(tmp_path / "live")
-    async with asking(tmp_path) as client:
-        await run.__aenter__()
-        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
-        page = Page(client)
-        await page.summary()
-        await run.log.close()  # the lock is gone, without an end of the run
-        assert (await page.end())[1]["outcome"] == "interrupted"
-
-
 async def test_server_that_ends_with_its_run_first_tells_how_the_run_has_ended(tmp_path):
     server = ViewerServer([tmp_path / "live"])
     await asyncio.to_thread(server.start)
@@ -242,20 +231,6 @@ async def test_requests_that_take_too_much_are_refused(tmp_path, monkeypatch):
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_server_ends_at_once_with_pages_that_wait(tmp_path):
-    before = threads()
-    async with Live(tmp_path / "live"):
-        async with serve(tmp_path) as url, httpx.AsyncClient(base_url=url, timeout=WAIT_S) as client:
-            page = Page(client)
-            await page.changes()
-            waiting = asyncio.ensure_future(page.changes())
-            await asyncio.sleep(0.3)
-            began = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - began < WAIT_S
-        assert threads() == before
-        await asyncio.gather(waiting, return_exceptions=True)
-
-
 # Control
 
 
@@ -287,19 +262,6 @@ async def test_question_is_answered_on_the_page_once(tmp_path):
             assert [each.status_code for each in answers] == [200, 409]
             assert await asked is True
             assert (await page.changes())["questions"] == []
-
-
-async def test_withdrawn_question_disappears_and_can_not_be_answered(tmp_path):
-    async with Live(tmp_path / "live"):
-        control = RunControl(tmp_path / "live", lambda: None)
-        async with asking([tmp_path / "live"], control=control) as client:
-            asked = asyncio.ensure_future(control.ask(ApprovalQuestion("code", "print(1)")))
-            await asyncio.sleep(0)
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-            assert control.questions == []
-            answer = await client.post("/api/runs/live/answer", json={"question": 1, "approve": True})
-            assert answer.status_code == 409
 
 
 async def test_answer_that_is_none_is_refused(tmp_path):

@@ -25,7 +25,7 @@ from autogen_codeact.runs.events import (
 )
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import CallRecord, ResultRecord
-from autogen_codeact.runs.writer import MAX_LINE, LogWriter
+from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer.steps import RunSteps
 from codeact_sandbox.types.result import ErrorInfo
 from tests.cases import case
@@ -227,18 +227,6 @@ async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tm
     assert (steps(run)[1]["output"], run.output(2)) == ("half\n", "half\n")
 
 
-def test_words_of_a_model_are_shown_while_they_come(tmp_path):
-    begun = [
-        started(),
-        ModelCallStarted(agent="coder", number=1, request="0" * 64, stream=True),
-        ChunkLogged(message={**CHUNK, "content": "Hel", "metadata": {}}),
-        ChunkLogged(message={**CHUNK, "content": "lo", "metadata": {}}),
-    ]
-    run = RunSteps(write_log(tmp_path / "run", lines(begun)))
-    run.view.read()
-    assert steps(run)[1]["text"] == "Hello"
-
-
 def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
     block = [CodeText(code="work()", language="python")]
     result = ResultRecord(kind="sandbox", exit_code=0, output="done\n", state="lost")
@@ -328,24 +316,6 @@ def test_damaged_lines_are_one_gap_and_the_rest_is_there(tmp_path):
     assert [(each["text"], each["notes"]) for each in gaps] == [("the line is damaged: it is not JSON", ["3 lines"])]
     assert run.header()["gaps"] == 1
     assert kinds(run)[-1] == ("end", None, "completed")
-
-
-def test_overlong_line_is_a_gap_and_costs_no_memory(tmp_path):
-    content = lines(whole_run())
-    folder = write_log(tmp_path / "run", [*content[:3], b"x" * (3 * MAX_LINE) + b"\n", *content[3:]])
-    run = read(folder)
-    gap = next(each for each in steps(run) if each["kind"] == "gap")
-    assert gap["text"] == f"the line has {3 * MAX_LINE:,} bytes; at most {MAX_LINE:,} are read"
-    assert run.header()["outcome"] == "completed"
-
-
-def test_log_that_is_cut_off_ends_with_a_gap_once(tmp_path):
-    content = lines(whole_run())
-    run = read(write_log(tmp_path / "run", [*content[:4], content[4][:30]]))
-    run.view.read()
-    assert kinds(run)[-1] == ("gap", None, None)
-    assert [each["text"] for each in steps(run) if each["kind"] == "gap"] == ["the last line is incomplete"]
-    assert (run.header()["outcome"], run.header()["gaps"]) == ("interrupted", 0)
 
 
 def test_malformed_event_costs_at_most_its_own_step(tmp_path_factory):
