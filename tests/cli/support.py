@@ -199,7 +199,7 @@ def containers_of(pid: int) -> list[str]:
         return []
 
 
-def wait_until(condition: Any, what: str, seconds: float = 20) -> None:
+def wait_until(condition: Any, what: str, seconds: float = 45) -> None:
     """Wait until a condition is true."""
     until = time.monotonic() + seconds
     while not condition():

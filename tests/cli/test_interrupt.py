@@ -29,7 +29,7 @@ def read_until(process, kind):
 
 
 def finish(process, *, as_json=False):
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=45)
     if as_json:
         last = json.loads(out.splitlines()[-1])
         assert (last["type"], last["outcome"], last["error"]["class"]) == ("error", "cancelled", "Interrupted")
@@ -59,7 +59,7 @@ def test_ctrl_c_keeps_the_output_of_a_line_that_has_not_ended(tmp_path, mode):
             sleeping = f"sleep\0{seconds}\0".encode()
             wait_until(lambda: sleeping in command_lines(), "the end of what the code prints")  # noqa: B023
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=20)
+            out, _ = process.communicate(timeout=45)
         assert process.returncode == 130
         if extra:
             result = json.loads(out)
