@@ -100,9 +100,14 @@ class Chat:
             plan = await asyncio.to_thread(_read_plan, find_run(job.resume, is_chat=is_chat))
         async with opened(job, plan) as target:
             self.conversation = await self._conversation(plan, target)
-            view = self._view = Transcript(self._terminal, team=len(self.conversation.agents) > 1, chat=True)
             limits = read_limits(job.budget, job.model.spec)
-            view.prices, view.max_cost = limits.prices or prices_of(model_names(target)), limits.max_cost
+            self._view = Transcript(
+                self._terminal,
+                team=len(self.conversation.agents) > 1,
+                chat=True,
+                prices=limits.prices or prices_of(model_names(target)),
+                max_cost=limits.max_cost,
+            )
             approve = asks_first(plan, wanted=job.approve) if plan is not None else job.approve
             if approve and not set_approval(target, self._approve) and job.approve:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")

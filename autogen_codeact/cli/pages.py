@@ -90,15 +90,11 @@ class LivePage:
         self._server = ViewerServer([run], control=self.control)
         self._opened: TemporaryFolder | None = None
 
-    @property
-    def url(self) -> str:
-        return self._server.url
-
     async def open(self) -> None:
         """Serve it, say where, and open it in a browser if there is a display."""
         await asyncio.to_thread(self._server.start)
-        say(f"the page of this run: {self.url}")
-        self._opened = open_page(self.url)
+        say(f"the page of this run: {self._server.url}")
+        self._opened = open_page(self._server.url)
 
     def close(self, *, wait: bool) -> None:
         try:

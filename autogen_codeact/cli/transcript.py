@@ -65,9 +65,22 @@ def _describe_file(file: Artifact) -> str:
 
 
 class Transcript:
-    """Prints messages, with titles; in a `chat` without the user's own. With `team`, each has its sender's name."""
+    """Prints messages, with titles; in a `chat` without the user's own. With `team`, each has its sender's name.
 
-    def __init__(self, terminal: Terminal, *, team: bool = False, chat: bool = False) -> None:
+    Args:
+        prices: What the model costs, in US dollars. Default: unknown.
+        max_cost: What it may cost in a turn. Default: no limit.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        *,
+        team: bool = False,
+        chat: bool = False,
+        prices: Prices | None = None,
+        max_cost: float | None = None,
+    ) -> None:
         self._terminal = terminal
         self._team, self._chat = team, chat
         self._answer = AnswerPrinter(terminal)
@@ -77,10 +90,7 @@ class Transcript:
         self._step = "Code"
         self._read = self._written = self._blocks = 0
         self._began = 0.0
-        self.prices: Prices | None = None
-        """What the model costs, in US dollars."""
-        self.max_cost: float | None = None
-        """What it may cost in a turn."""
+        self._prices, self._max_cost = prices, max_cost
 
     def begin(self) -> None:
         self._began = time.monotonic()
@@ -90,9 +100,9 @@ class Transcript:
         """Return blocks, tokens, cost and seconds of the turn."""
         blocks = f"{format_count(self._blocks, 'block')}, " if self._blocks else ""
         tokens = format_count(self._read + self._written, "token")
-        if self.prices is not None and self._read + self._written:
-            tokens += f", ${self.prices.cost(self._read, self._written):.4f}"
-            tokens += f" of ${self.max_cost:g}" if self.max_cost is not None else ""
+        if self._prices is not None and self._read + self._written:
+            tokens += f", ${self._prices.cost(self._read, self._written):.4f}"
+            tokens += f" of ${self._max_cost:g}" if self._max_cost is not None else ""
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
 
     def before_question(self, code: str) -> None:

@@ -58,7 +58,7 @@ class ViewerServer:
         if isinstance(runs, Path) and has_results(runs):
             batch, runs = BatchTable(runs), runs / RUNS
         catalog = Catalog(runs)
-        token = new_token()
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
         self._socket = _listen(host, port)
         address = self._socket.getsockname()
         shown = "localhost" if host == "localhost" else host.strip("[]")
@@ -180,10 +180,6 @@ _HEADERS = {
 _TOKEN_BYTES = 24
 _SKIPPED_BYTES = 64 * 1024
 _SKIP_S = 1.0
-
-
-def new_token() -> str:
-    return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 class Guard:

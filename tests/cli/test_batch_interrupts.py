@@ -1,7 +1,6 @@
 """`codeact batch` is interrupted in every way, and the same command goes on where it ended."""
 
 import json
-import os
 import re
 import signal
 
@@ -126,14 +125,3 @@ def test_closed_terminal_stops_the_batch(model, tmp_path):
         terminal.hang_up()
         assert terminal.process.wait(SECONDS) == 129
     goes_on(model, tasks, tmp_path / "out", 4)
-
-
-def test_terminal_shows_progress_and_then_the_summary(model, tmp_path):
-    tasks = write_tasks(tmp_path, 4)
-    _, *arguments = model.arguments(tasks, tmp_path / "out")
-    with Terminal(*arguments, state=tmp_path / "state", env=ENV) as terminal:
-        terminal.until("of 4 done")
-        status, shown = terminal.end()
-    assert status == 0
-    assert "4 tasks: 4 completed\ntokens: 28 read, 12 written\n" in shown
-    assert os.fspath(tmp_path / "out" / "results.jsonl") in shown

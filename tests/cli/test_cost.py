@@ -4,26 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from autogen_agentchat.messages import TextMessage
-from autogen_core.models import RequestUsage
 
 from autogen_codeact.agents.budget import Prices
 from autogen_codeact.cli.batch import read_settings
 from autogen_codeact.cli.jobs import AgentChoice, BatchJob, ModelChoice
 from autogen_codeact.cli.sandbox_choice import SandboxChoice, secrets_in
-from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.cli.transcript import Transcript
 from tests.cli.support import code, codeact, replay
-
-
-def test_the_cost_of_a_turn_stands_beside_its_tokens() -> None:
-    view = Transcript(Terminal(), chat=True)
-    message = TextMessage(content="Done.", source="coder", models_usage=RequestUsage(10_000, 200))
-    for prices, cost in [(None, ""), (Prices.known("gpt-5-mini"), ", $0.0029")]:
-        view.prices = prices
-        view.begin()
-        view.show(message)
-        assert re.fullmatch(rf"\[10,200 tokens{re.escape(cost)}, \S+ m?s\]", view.summary()), view.summary()
 
 
 def test_a_batch_finds_the_list_price_of_its_model() -> None:

@@ -182,16 +182,6 @@ def test_runs_of_the_state_folder_are_found_by_name_and_as_the_last(tmp_path):
     )
 
 
-def test_folders_without_runs(tmp_path):
-    (tmp_path / "empty").mkdir()
-    done = codeact("runs", "empty", cwd=tmp_path)
-    assert (done.status, done.out) == (0, "")
-    assert done.err == "codeact: no runs in empty: `codeact run --save empty/NAME` keeps one there\n"
-    done = codeact("runs", "none", cwd=tmp_path)
-    assert (done.status, done.out) == (2, "")
-    assert done.err == "codeact: none does not exist. `codeact run --save none/NAME` keeps a run in it.\n"
-
-
 def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(runs):
     done = codeact("show", runs / "cut")
     assert done.status == 0

@@ -162,26 +162,6 @@ async def test_click_right_after_a_question_appeared_answers_nothing(own_page, t
     assert run.sent == [("b", "x")]
 
 
-async def test_question_that_is_no_longer_open_disappears_with_its_answer(page, tmp_path):
-    (tmp_path / "runs").mkdir()
-    async with serve(tmp_path / "runs") as address:
-        await page.goto(address)
-        # Another page has answered, and this one does not know yet.
-        left = await page.evaluate(
-            """async () => {
-                const questions = new Questions(() => Promise.reject(Object.assign(new Error("not open"), { status: 409 })));
-                document.body.append(questions.element);
-                questions.show([{ id: 1, agent: "a", kind: "code", text: "1", tool: null }]);
-                const button = questions.element.querySelector(".approve");
-                while (button.hasAttribute("aria-disabled")) await new Promise((resolve) => setTimeout(resolve, 50));
-                button.click();
-                await new Promise((resolve) => setTimeout(resolve));
-                return [questions.element.hidden, document.getElementById("announcements").textContent];
-            }"""
-        )
-    assert left == [True, "not open"]
-
-
 async def test_question_goes_when_the_connection_is_lost(page, tmp_path):
     write_log(tmp_path / "run", lines(whole_run()))
     question = {"id": 1, "agent": "a", "kind": "code", "text": "1", "tool": None}
