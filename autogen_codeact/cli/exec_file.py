@@ -110,7 +110,18 @@ async def _run_block(
 
 def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[str, Any]:
     files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
-    fields = ("exit_code", "outcome", "output", "value_repr", "duration_s", "truncated", "state", "notes")
+    fields = (
+        "exit_code",
+        "outcome",
+        "output",
+        "value_repr",
+        "duration_s",
+        "cpu_s",
+        "peak_memory",
+        "truncated",
+        "state",
+        "notes",
+    )
     return {
         "index": index,
         "language": block.language,

@@ -85,6 +85,7 @@ def test_json_has_one_object_per_block(page):
     assert done.status == 0
     first, second = done.objects
     assert first.pop("duration_s") > 0
+    assert (first.pop("cpu_s") >= 0, first.pop("peak_memory") > 1_000_000) == (True, True)
     assert first == {
         "index": 1,
         "language": "python",

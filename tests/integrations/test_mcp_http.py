@@ -55,7 +55,7 @@ def serve() -> Iterator[Serve]:
         stream = running[-1].stderr
         assert stream is not None
         for line in stream:
-            if found := re.search(r"serving MCP at (http://\S+)", line):
+            if found := re.search(r"^INFO: +serving MCP at (http://\S+)", line):
                 return found[1]
         raise AssertionError("it has ended")
 
@@ -124,7 +124,7 @@ async def test_sessions_end_when_clients_close_them_are_idle_or_too_many(serve: 
             assert await run(other, "x = 2") == "The code printed nothing."
             slow = asyncio.create_task(run(other, "import time; time.sleep(1.5); x"))
             await asyncio.sleep(0.7)
-            assert "all 1 sessions of this server are in use: try again later" in await run(one, "x")
+            assert "all 1 sessions are in use: try again later" in await run(one, "x")
             assert await slow == "2"
         assert (await run(one, "x = 3")).endswith(NEW)
         await asyncio.sleep(4)

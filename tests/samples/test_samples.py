@@ -146,6 +146,14 @@ def test_the_sample_of_budgets_ends_at_its_limit(tmp_path):
 
 
 @pytest.mark.more
+def test_the_sample_of_a_web_service_serves_twenty_clients(tmp_path):
+    done = run("web_service.py", tmp_path)
+    totals = ", ".join(str(number * 3) for number in range(20))
+    assert (done.status, done.err, done.left) == (0, "", [])
+    assert done.out == f"20 clients have their own totals: {totals}\n"
+
+
+@pytest.mark.more
 def test_the_sample_of_secrets_shows_who_gets_the_key(tmp_path):
     assert run("api_key.py", tmp_path).out.splitlines() == [
         "The server gets Authorization: Bearer sk-0123456789",
@@ -173,7 +181,7 @@ def test_every_sample_is_tested_and_in_the_table() -> None:
     samples = {path.name for path in SAMPLES.iterdir() if path.suffix == ".py"} - SHARED
     others = {path.name for path in SAMPLES.iterdir()} - samples - SHARED
 
-    assert samples == {*EXPECTED, "gpu.py", "api_key.py", "budget.py"}
+    assert samples == {*EXPECTED, "gpu.py", "api_key.py", "budget.py", "web_service.py"}
     # tests/integrations/test_notebook.py runs the notebook.
     # tests/cli/test_batch.py runs the tasks with the recorded answers.
     assert others <= {"README.md", "__pycache__", "notebook.ipynb", "batch_tasks.jsonl", "batch_answers.json", "skills"}

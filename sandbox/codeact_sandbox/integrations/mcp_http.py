@@ -9,14 +9,13 @@ import os
 import secrets
 import signal
 import socket
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from codeact_sandbox import AsyncSandbox, SandboxError
+from codeact_sandbox import AsyncSandbox
+from codeact_sandbox.keyed_sandboxes import KeyedSandboxes
 
 PATH = "/mcp"
 MAX_SESSIONS, IDLE_S = 8, 600.0
@@ -32,16 +31,7 @@ Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]], Awaitable[None]]
 
 
-@dataclass
-class _Session:
-    """The sandbox of one client, the calls that use it now, and when the last one ended."""
-
-    sandbox: AsyncSandbox
-    calls: int = 0
-    used: float = field(default_factory=time.monotonic)
-
-
-class Sessions:
+class Sessions(KeyedSandboxes):
     """The sandboxes of all clients.
 
     Args:
@@ -50,62 +40,36 @@ class Sessions:
     """
 
     def __init__(self, make: Callable[[], AsyncSandbox], most: int, idle_s: float) -> None:
-        self._make, self._most, self._idle_s = make, most, idle_s
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        super().__init__(most)
+        self._make, self._idle_s = make, idle_s
         self._forgotten: OrderedDict[str, None] = OrderedDict()
 
     @contextlib.asynccontextmanager
-    async def use(self, key: str | None, handle: str) -> AsyncIterator[tuple[AsyncSandbox, list[str]]]:
-        if handle and handle not in self._sessions:
+    async def of_call(self, key: str | None, handle: str) -> AsyncIterator[tuple[AsyncSandbox, list[str]]]:
+        """Yield the sandbox that a call is for, and notes about it."""
+        if handle and handle not in self:
             raise ValueError(
                 f"there is no session {handle!r:.50}: it has ended. Leave `session` out to begin a new one."
             )
         name = handle or key or secrets.token_urlsafe(12)
         notes = []
-        if name not in self._sessions:
-            self._sessions[name] = _Session(self._make())
+        if name not in self:
             if key is None:
                 notes.append(
                     f'Session: pass session="{name}" to the next calls, to go on with its variables and files.'
                 )
             elif name in self._forgotten:
                 notes.append("This is a new session: the one before has ended, with its variables and files.")
-        session = self._sessions[name]
-        self._sessions.move_to_end(name)
-        session.calls += 1
-        try:
-            await self._make_room()
-            yield session.sandbox, notes
-        finally:
-            session.calls -= 1
-            session.used = time.monotonic()
+        async with self.use(name, self._make, self._idle_s) as sandbox:
+            yield sandbox, notes
 
-    async def end(self, name: str) -> None:
-        session = self._sessions.pop(name, None)
-        if session is not None:
-            self._forgotten[name] = None
+    async def end(self, key: str) -> None:
+        """End a client's sandbox, and remember that it had one."""
+        if key in self:
+            self._forgotten[key] = None
             while len(self._forgotten) > MAX_FORGOTTEN:
                 self._forgotten.popitem(last=False)
-            await session.sandbox.stop()
-
-    async def end_idle(self) -> None:
-        while True:
-            await asyncio.sleep(min(self._idle_s / 4, 10))
-            before = time.monotonic() - self._idle_s
-            for name in [name for name, each in self._sessions.items() if not each.calls and each.used < before]:
-                with contextlib.suppress(SandboxError):
-                    await self.end(name)
-
-    async def end_all(self) -> None:
-        await asyncio.gather(*map(self.end, list(self._sessions)), return_exceptions=True)
-
-    async def _make_room(self) -> None:
-        if len(self._sessions) > self._most:
-            name = next((name for name, each in self._sessions.items() if not each.calls), None)
-            if name is None:
-                self._sessions.popitem()  # the new one, which has not been started
-                raise SandboxError(f"all {self._most} sessions of this server are in use: try again later")
-            await self.end(name)
+        await super().end(key)
 
 
 class Guard:
@@ -201,12 +165,12 @@ async def listen(app: App, sessions: Sessions, address: tuple[str, int], token: 
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, end, number)
-    idle = asyncio.create_task(sessions.end_idle())
     shown = f"[{host}]" if ":" in host else host
-    uvicorn.config.logger.warning("serving MCP at http://%s:%d%s", shown, listener.getsockname()[1], PATH)
+    uvicorn.config.logger.setLevel("INFO")  # uvicorn's own lines are not wanted
+    uvicorn.config.logger.info("serving MCP at http://%s:%d%s", shown, listener.getsockname()[1], PATH)
+    uvicorn.config.logger.setLevel("WARNING")
     try:
         await server.serve([listener])
     finally:
-        idle.cancel()
         await sessions.end_all()
     return 128 + ended_by

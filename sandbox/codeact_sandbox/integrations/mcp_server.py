@@ -135,7 +135,7 @@ def _in_sessions(name: str, sessions: Sessions, wrapped: Wrapped | None) -> Call
         more = {"ctx": ctx} if "ctx" in signature.parameters else {}
         key = ctx.request_context.request.headers.get("mcp-session-id")
         with _tool_errors():
-            async with sessions.use(key, session) as (sandbox, notes):
+            async with sessions.of_call(key, session) as (sandbox, notes):
                 try:
                     answer = await tool(_Tools(sandbox, wrapped), **more, **given)
                 except ToolError as error:

@@ -276,6 +276,8 @@ class Result(Checked):
         value_repr: Text of the last bare expression's value as it is printed; None if there is none, or it is None.
         error: Why it did not end well, else None.
         duration_s: Wall-clock seconds inside the sandbox.
+        cpu_s: Processor seconds of the interpreter or script that ran, and of the processes that it has waited for.
+        peak_memory: Most memory of this interpreter or script at once, in bytes; 0 if it is not known.
         truncated: Bytes of output that were dropped, 0 if all is here.
         artifacts: Files that the blocks made or changed.
         tool_calls: Calls to host tools, in the order they began.
@@ -298,6 +300,8 @@ class Result(Checked):
     value_repr: str | None = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
+    cpu_s: float = field(default=0.0, compare=False)
+    peak_memory: int = field(default=0, compare=False)
     truncated: int = 0
     artifacts: tuple[Artifact, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()

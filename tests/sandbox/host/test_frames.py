@@ -185,6 +185,8 @@ RESULT = {
     "error": None,
     "value": None,
     "duration_s": 0.1,
+    "cpu_s": 0.1,
+    "peak_memory": 1,
     "dropped": [0],
     "tail": [0],
     "state": "kept",

@@ -206,7 +206,7 @@ class TestLimits:
             async with pool.executor():
                 text = (
                     "no sandbox of the pool was available within 0.3 s: 1 of at most 1 are in use, 0 are being started; "
-                    "stop an executor that is done, or raise max_alive"
+                    "stop a sandbox that is done, or raise max_alive"
                 )
                 with pytest.raises(SandboxTimeout) as caught:
                     await pool.executor().start()

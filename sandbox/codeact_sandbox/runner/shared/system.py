@@ -288,20 +288,47 @@ def reap():
     """Wait for dead children; `reaped` returns them."""
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status, used = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             return
         if pid == 0:
             return
-        _reaped.append((pid, status))
+        _reaped.append((pid, status, usage_of(used)))
 
 
 def reaped():
-    """Return the children that have died since the last call, as (pid, wait status)."""
+    """Return the children that have died since the last call, as (pid, wait status, usage)."""
     reap()
     taken = list(_reaped)
     _reaped.clear()
     return taken
+
+
+# What a process has used
+
+NO_USAGE = (0.0, 0)
+
+
+def usage_of(used):
+    """Return the processor seconds of a process with the children that it has waited for, and its largest memory."""
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+
+
+def usage(pid):
+    """Return the same of a process that lives; its memory is that since `forget_peak`."""
+    ticks = sum(map(int, stat_fields(pid)[11:15]))
+    lines = (read_small("/proc/%d/status" % pid) or b"").splitlines()
+    peaks = [int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmHWM:")]
+    return ticks * TICK_S, max(peaks, default=0)
+
+
+def forget_peak(pid):
+    """Measure the largest memory of a process from now on, where the kernel can."""
+    try:
+        with open("/proc/%d/clear_refs" % pid, "w") as file:
+            file.write("5")
+    except OSError:
+        pass
 
 
 # Processor time that a block has used

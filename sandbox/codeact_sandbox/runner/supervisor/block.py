@@ -53,6 +53,8 @@ class Block:
         self.retries = 0
         self.deadline_timer = self.resume_timer = self.cpu_timer = None
         self.cpu_meter = self.cpu_error = None
+        # What the worker's process had used before, with its number.
+        self.used_before = (None, 0.0)
         # Whether no other block has run meanwhile.
         self.alone = True
         self.began = time.monotonic()
@@ -81,6 +83,9 @@ class Block:
         if self.request["cpu_seconds"]:
             # Before the block runs: what it uses earlier would not count.
             self.cpu_meter = system.CpuTimeMeter(self.root_pids)
+        if self.worker.pid is not None:
+            system.forget_peak(self.worker.pid)
+            self.used_before = (self.worker.pid, system.usage(self.worker.pid)[0])
         self.worker.connection.send(wire.pack(wire.RUN_BLOCK, self.token, message, self.code, wire.MAX_REQUEST), fds)
         for capture in self.captures:
             self.supervisor.output_reader.start(capture)
@@ -247,6 +252,7 @@ class Block:
         for capture in self.captures:
             self.supervisor.output_reader.stop(capture, self.drain_output)
         outcome, exit_code, error = self.outcome()
+        seconds, peak = self._usage()
         self._add_notes(outcome)
         message = {
             "outcome": outcome,
@@ -255,6 +261,8 @@ class Block:
             "value": (self.report or {}).get("value"),
             "plain": (self.report or {}).get("plain"),
             "duration_s": time.monotonic() - self.began,
+            "cpu_s": seconds,
+            "peak_memory": peak,
             "dropped": [dropped for dropped, _ in ends],
             "tail": [tail for _, tail in ends],
             "state": self.state,
@@ -270,6 +278,15 @@ class Block:
         self.supervisor.flush()
         self.on_result_sent()
         self.leave()
+
+    def _usage(self):
+        """Return the processor seconds and the largest memory of the block's process, with the children it has waited for."""
+        worker = self.worker
+        if worker is None or worker.pid is None:
+            return system.NO_USAGE
+        seconds, peak = worker.usage or system.usage(worker.pid)
+        pid, before = self.used_before
+        return max(seconds - before, 0.0) if pid == worker.pid else seconds, peak
 
     def leave(self):
         self.scheduler.finished(self)

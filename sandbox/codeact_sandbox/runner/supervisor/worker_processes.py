@@ -18,6 +18,7 @@ class WorkerProcess:
         self.pid = None
         self.status = None
         self.failure = None
+        self.usage = None
         self.on_frame = None
         self.on_exit = None
         self.on_disconnect = None
@@ -28,9 +29,10 @@ class WorkerProcess:
         if self.pid is not None and self.status is None:
             system.send_signal(self.pid, signal.SIGCONT)
 
-    def exited(self, status, failure=None):
+    def exited(self, status, failure=None, usage=system.NO_USAGE):
         if self.status is None:
             self.status, self.failure = status, failure
+            self.usage = usage
             # Its end can be known before its last frames have been read.
             self.connection.read_rest()
             if self.on_exit is not None:
@@ -100,7 +102,7 @@ class WorkerProcesses:
             self._had_zygote = True
             self._on_ready(message)
         elif kind == wire.WORKER_EXITED:
-            self._on_exit(message["pid"], message["status"])
+            self._on_exit(message["pid"], message["status"], message["usage"])
         elif kind == wire.WORKER_FORKED:
             worker = self._requested.pop(ident, None)
             if worker is None:
@@ -174,21 +176,21 @@ class WorkerProcesses:
 
     def collect(self):
         zygote_pid, zygote_ended = self._zygote_pid, False
-        for pid, status in system.reaped():
+        for pid, status, usage in system.reaped():
             if pid == zygote_pid:
                 zygote_ended = True
             else:
-                self._on_exit(pid, status)
+                self._on_exit(pid, status, usage)
         if zygote_ended and zygote_pid == self._zygote_pid:
             self._zygote.read_rest()
             if zygote_pid == self._zygote_pid:
                 self._on_zygote_exit()
 
-    def _on_exit(self, pid, status):
+    def _on_exit(self, pid, status, usage=system.NO_USAGE):
         self.ending.discard(pid)
         worker = self._by_pid.pop(pid, None)
         if worker is not None:
-            worker.exited(status)
+            worker.exited(status, usage=usage)
 
     # Processes that workers have left behind
 

@@ -184,8 +184,9 @@ class Zygote:
                     self._report_exits()  # zombies count against the limit of processes
 
     def _report_exits(self):
-        for pid, status in system.reaped():
-            self._report(wire.WORKER_EXITED, 0, b'{"pid":%d,"status":%d}' % (pid, status))
+        for pid, status, (seconds, peak) in system.reaped():
+            text = b'{"pid":%d,"status":%d,"usage":[%.3f,%d]}' % (pid, status, seconds, peak)
+            self._report(wire.WORKER_EXITED, 0, text)
 
     def _report(self, kind, ident, text):
         self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
