@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
@@ -233,15 +233,20 @@ class CodeRunner:
         emit: Emit | None,
         context: RunContext,
     ) -> ExecutionResult:
-        if emit is None or not self.options.stream_output:
+        shown = emit if self.options.stream_output else None
+        step = cast("Step | None", context.origin)
+        if shown is None and step is None:
             return await executor.run_blocks(blocks, context)
         async with aclosing(executor.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if not isinstance(item, OutputChunk):
                     result = item
+                elif shown is None:
+                    assert step is not None
+                    step.output(item.text)
                 elif item.text:
                     # AutoGen's teams and `Console` accept only chunk events of models.
-                    await emit(
+                    await shown(
                         ModelClientStreamingChunkEvent(content=item.text, source=self._source, metadata=OUTPUT_CHUNK)
                     )
         return result

@@ -194,11 +194,11 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
     return ExecutionResult(1, "", outcome="crashed", error=info, tool_calls=tuple(error.tool_calls), state=state)
 
 
-def interrupted(calls: Sequence[ToolCall], notes: Sequence[str] = ()) -> ExecutionResult:
+def interrupted(output: str, calls: Sequence[ToolCall], notes: Sequence[str] = ()) -> ExecutionResult:
     """Return the result of code whose end is not known, because the agent's process ended while it was running."""
     message = "the process of the agent ended while this code was running; whether the code finished is unknown"
     error = ErrorInfo(INTERRUPTED, message)
-    return ExecutionResult(1, "", outcome="crashed", error=error, tool_calls=tuple(calls), notes=tuple(notes))
+    return ExecutionResult(1, output, outcome="crashed", error=error, tool_calls=tuple(calls), notes=tuple(notes))
 
 
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:

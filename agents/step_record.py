@@ -31,6 +31,9 @@ class Step(AsksLater, Protocol):
     token: CancellationToken
     """Cancels the step: with that of the turn, and when the run ends to wait for an answer."""
 
+    def output(self, text: str) -> None:
+        """Write what the code has printed, if it goes on for a moment."""
+
 
 class StepRecord(Protocol):
     """Records what an agent receives from outside. In a resumed run, it answers with what was recorded."""

@@ -126,7 +126,10 @@ class Chat:
 
     async def _conversation(self, plan: Plan | None, target: Any) -> RecordedConversation:
         if plan is None:
-            return RecordedConversation(target, self._job.save if self._job.save != NO_LOG else None)
+            save = self._job.save if self._job.save != NO_LOG else None
+            if self._job.view and save is None:
+                save = choose_run_folder("chat")  # the page needs a place before the first message
+            return RecordedConversation(target, save)
         how = self._job.how
         rebuild = rebuilds(plan, plan.run.folder.path, wanted=how.rebuild, trust=how.trust)
         return await RecordedConversation.resume(plan, target, rebuild=rebuild, on_rebuild=say_rebuilding)
@@ -167,13 +170,11 @@ class Chat:
         conversation = self.conversation
         if conversation.path is None and self._job.save != NO_LOG and not conversation.has_begun:
             conversation.path = choose_run_folder(text)
-        await self._show_page()
         await self._turn(conversation.turn(self._commands.message(text)))
 
     async def _show_page(self) -> None:
-        """With `--view`, open the page of the chat as soon as its log has a place: with the first message."""
-        path = self.conversation.path
-        if self._job.view and self._page is None and path is not None:
+        """With `--view`, open the page of the chat."""
+        if self._job.view and (path := self.conversation.path) is not None:
             from autogen_codeact.cli.pages import LivePage  # noqa: PLC0415 - of an extra
 
             self._page = LivePage(path, self._end_turn)

@@ -11,6 +11,7 @@ from typing import Any
 from autogen_core.models import CreateResult
 from pydantic import ValidationError
 
+from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs import events
@@ -24,7 +25,7 @@ from autogen_codeact.runs.store import EVENTS, run_name
 from autogen_codeact.runs.summary import RunTotals
 from codeact_sandbox.types.result import ToolCall
 
-NOT_NEEDED = frozenset({"chunk"})
+MAX_OUTPUT = 1_000_000  # characters of what interrupted code has printed
 EVENT_BYTES = 2_000  # bytes of memory of an event, beside its values
 MAX_AGENTS = 1_000
 
@@ -100,7 +101,9 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             raise _damaged(run, raw)
         reader.clock.see(raw)
         reader.plan.size, reader.plan.last = raw.end, raw.data["seq"]
-        if raw.name in NOT_NEEDED:
+        if raw.name == "chunk":
+            event = run.parse(raw) if raw.data.get("stored") else None
+            reader.printed(event.message if isinstance(event, events.ChunkLogged) else raw.data.get("message"))
             continue
         if raw.name == "message":
             reader.plan.messages[_source(run, raw)] += 1
@@ -172,6 +175,7 @@ class _Reader:
         self._tool_calls: dict[tuple[str, int], ToolAnswer] = {}
         self._stopped: events.LogStopped | None = None
         self._held = self._last_cost = 0
+        self._output = ""  # what the last code has printed while it ran
 
     def hold(self, cost: int) -> None:
         """Note that an event takes memory until the next boundary."""
@@ -197,6 +201,7 @@ class _Reader:
                 self._answered(event)
             case events.BlockStarted():
                 self._history(event.agent).steps = event.number
+                self._output = ""
                 step = self._steps[event.agent, event.number] = _Step(event)
                 self._items.setdefault(event.agent, []).append(step)
             case events.BlockFinished():
@@ -209,6 +214,11 @@ class _Reader:
                 self._history(event.agent).rebuilt.append(event.outcome)
             case _:
                 self._ended_or_not(event)
+
+    def printed(self, message: object) -> None:
+        """Take a piece of a model's answer or of what running code has printed."""
+        if isinstance(message, dict) and message.get("metadata") == OUTPUT_CHUNK and len(self._output) < MAX_OUTPUT:
+            self._output += str(message.get("content"))[: MAX_OUTPUT - len(self._output)]
 
     def finish(self) -> None:
         """Complete the plan."""
@@ -322,7 +332,10 @@ class _Reader:
         number, blocks, finished = step.started.number, step.started.blocks, step.finished
         if finished is None or (finished.result is None and is_last):
             asked = (q for q in self.plan.questions if (q.asked.agent, q.asked.block) == (step.started.agent, number))
-            result = interrupted(self._calls(step), [q.note for q in asked if q.asked.tool is not None and not q.used])
+            output = self._output if is_last else ""
+            result = interrupted(
+                output, self._calls(step), [q.note for q in asked if q.asked.tool is not None and not q.used]
+            )
             return StepResult(number, blocks, result, unknown=True)
         known = self.plan.run.result(finished.result, self._budget) if finished.result is not None else None
         failed = is_last and self.plan.finished is not None and self.plan.finished.outcome == "failed"

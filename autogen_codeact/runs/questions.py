@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 
+from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.executors.tools.later import NO_LOG
 from autogen_codeact.runs.answers import MAX_OPEN, Answer, Question, RunWaiting, digest
-from autogen_codeact.runs.events import HostCallFinished, HostCallStarted, QuestionAnswered, QuestionAsked
+from autogen_codeact.runs.events import ChunkLogged, HostCallFinished, HostCallStarted, QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.results import CallRecord
 from autogen_codeact.runs.writer import LogWriter
@@ -21,6 +23,7 @@ from codeact_sandbox.tools.question_text import MAX_SHOWN, arguments_text, can_b
 from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 SETTLE_S = 0.05
+OUTPUT_S = 0.5  # what code prints in this time is one event
 _TOO_MUCH = (False, f"nobody can judge more than {MAX_SHOWN:,} characters or {MAX_OPEN} questions")
 Key = tuple[str, int, int]
 MakeFinished = Callable[[FileStore], HostCallFinished]
@@ -160,6 +163,24 @@ class LoggedStep:
     number: int = 0
     token: CancellationToken = field(default_factory=CancellationToken)
     calls: int = field(default=0, init=False)
+    _printed: list[str] = field(default_factory=list, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+
+    def output(self, text: str) -> None:
+        """Write what the code has printed, if it goes on for a moment: its result has all of it."""
+        self._printed.append(text)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(OUTPUT_S, self._log_output)
+
+    def end_output(self) -> None:
+        """Write no more: the code has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _log_output(self) -> None:
+        text, self._printed, self._timer = "".join(self._printed), [], None
+        chunk = ModelClientStreamingChunkEvent(content=text, source=self.agent, metadata=OUTPUT_CHUNK)
+        self.log.put(ChunkLogged(message=dict(chunk.dump())))
 
     async def about_code(self, code: str) -> tuple[bool, str]:
         """Return whether the code may run, or end the run until there is an answer."""

@@ -211,6 +211,8 @@ class AgentSteps:
             except Exception as error:
                 self.log.put(BlockFinished(agent=self.agent, number=step.number, error=error_info(error)))
                 raise
+            finally:
+                step.end_output()
             self._finished(step.number, ended, time.monotonic() - began, self.journal.change(journal()))
         return ended
 

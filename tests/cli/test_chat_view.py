@@ -21,9 +21,9 @@ def page_of(chat):
 def test_first_answer_counts_and_a_withdrawn_question_is_not_answered_by_chance(tmp_path):
     model = replay(tmp_path, code("print(6 * 7)"), code("print(7 * 8)"), "Done.")
     with Chat("--model", model, *BOX, "--approve", state=tmp_path) as chat:
+        page = page_of(chat)  # before the first message
         chat.until_prompt()
         chat.send("go\r")
-        page = page_of(chat)
         chat.until("or what to do instead:")
         assert page.post("answer", question=page.questions()["id"], approve=True).status_code == 200
         written = chat.until(re.compile(r"An earlier question was answered on the page: a yes is now y \d+"))
@@ -42,9 +42,9 @@ def test_first_answer_counts_and_a_withdrawn_question_is_not_answered_by_chance(
 def test_stop_on_the_page_ends_the_turn_and_keeps_the_chat(tmp_path):
     model = replay(tmp_path, code("import time", "time.sleep(60)"), "Hello.")
     with Chat("--model", model, *BOX, state=tmp_path) as chat:
+        page = page_of(chat)  # before the first message
         chat.until_prompt()
         chat.send("loop\r")
-        page = page_of(chat)
         page.wait_for_block()
         assert page.post("stop").status_code == 200
         assert "[turn ended; the conversation is as it was before it]" in chat.until_prompt()

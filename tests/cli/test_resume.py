@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Transcript
-from tests.cli.support import code, codeact, start, wait_until
+from tests.cli.support import code, codeact, replay, start, wait_until
 from tests.cli.test_json_output import SCHEMA
 from tests.openai_server import OpenAIServer, Reply
 
@@ -112,6 +112,21 @@ def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     )
     shown = codeact("show", folder)
     assert shown.out.endswith(done.out)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_what_interrupted_code_has_printed_comes_back(tmp_path, options):
+    folder, loop = tmp_path / "run", "import time\nprint('half ' + 'done ' + 'x' * 100_000, flush=True)\ntime.sleep(60)"
+    model = ["--model", replay(tmp_path, code(loop), code("final_answer(42)")), "--sandbox", "bubblewrap"]
+    log = folder / "events.jsonl"
+    with start("run", "--act", "What is 6*7?", *model, "--save", folder, *options) as process:
+        wait_until(lambda: log.exists() and b'"chunk"' in log.read_bytes().rpartition(b"\n")[0], "the output")
+        process.kill()
+    done = codeact("resume", folder)
+    assert done.status == 0
+    assert "== Step 1 in the sandbox ==\nhalf done xxx" in done.out
+    assert "half done" in codeact("show", folder).out
 
 
 def test_code_of_a_team_without_a_known_end_is_shown_so(capsys):
