@@ -186,7 +186,7 @@ def read_log(path: Path) -> LogEnd:
         end.is_finished = totals.finished is not None and totals.finished.outcome == "completed"
         message = run.parse(last) if end.is_finished and last is not None else None
         if isinstance(message, MessageLogged):
-            end.last = load_message(message.message)
+            end.last = load_message(message.message, message.content_type)
     except (RunError, OSError):
         end.stopped = NOT_WRITTEN
     return end

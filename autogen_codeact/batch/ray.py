@@ -187,14 +187,10 @@ class Ray:
         """Send an actor what an attempt needs, and take what it has to say, up to its result."""
         folders = Folders(work.log, work.work_dir)
         await in_thread(prepare, work)
-        begins = True
-        async for part in in_threads(folders.changes()):
-            async with asyncio.timeout(ANSWER_S):
-                await actor.give.remote(work, part, begins)
-            begins = False
+        parts = [await in_thread(self._ray.put, part) async for part in in_threads(folders.changes())]
         # With these options, the actor waits until what it has sent is taken.
         options = {"num_returns": "streaming", "_generator_backpressure_num_objects": 1}
-        stream = actor.run.options(**options).remote(work)
+        stream = actor.run.options(**options).remote(work, parts)
         try:
             while True:
                 async with asyncio.timeout(ANSWER_S):

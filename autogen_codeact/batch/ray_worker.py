@@ -29,7 +29,6 @@ from codeact_sandbox.types.filenames import is_safe
 PART_BYTES = 8 * 1024**2  # of files that are sent at a time: neither side has more of them in memory
 PART_PIECES = 1_000
 END_S = 30.0
-MADE_AGAIN = "the actor was made again, and knows nothing of what it was doing"
 IDLE_S = 10.0  # seconds after which the driver is told that an attempt is still running
 
 
@@ -129,7 +128,6 @@ class RayWorker:
         # Nodes may have the same address.
         self._node = f"{ray.util.get_node_ip_address()}/{ray.get_runtime_context().get_node_id()[:8]}"
         self._worker: Worker | None = None
-        self._given: dict[Path, RemoteAttempt] = {}
 
     async def ready(self, version: str, setup: bytes) -> str:
         """Get ready, and return the name of the node; a `RuntimeError` says why it can't be used."""
@@ -146,24 +144,15 @@ class RayWorker:
             raise RuntimeError(f"node {self._node}: {type(error).__name__}: {error}") from None
         return self._node
 
-    async def give(self, work: AttemptWork, part: list[Piece], begins: bool) -> None:
-        """Take a part of the files of an attempt that is to be run."""
-        if begins:
-            self._given[work.log] = RemoteAttempt(work, self._known_worker())
-        if work.log not in self._given:
-            raise ConnectionResetError(MADE_AGAIN)
-        await in_thread(self._given[work.log].fill, part)
-
-    async def run(self, work: AttemptWork) -> AsyncGenerator[Sent, None]:
-        """Run an attempt, and yield what the driver has to know, its result at last."""
-        attempt = self._given.pop(work.log, None) or RemoteAttempt(work, self._known_worker())
+    async def run(self, work: AttemptWork, parts: list[Any]) -> AsyncGenerator[Sent, None]:
+        """Run an attempt, and yield what the driver has to know, its result at last; `parts` are its files, kept by Ray."""
+        if self._worker is None:
+            raise ConnectionResetError("the actor was made again, and has no sandboxes yet")
+        attempt = RemoteAttempt(work, self._worker)
+        for part in parts:
+            await in_thread(attempt.fill, await part)
         async for sent in attempt.run():
             yield sent
-
-    def _known_worker(self) -> Worker:
-        if self._worker is None:
-            raise ConnectionResetError(MADE_AGAIN)
-        return self._worker
 
     async def stop(self) -> None:
         """End all sandboxes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from autogen_agentchat.messages import (
@@ -31,22 +30,16 @@ def dump_message(message: Message) -> tuple[dict[str, Any], dict[str, Any] | Non
     return dumped, content_type
 
 
-def load_message(
-    data: dict[str, Any], content_type: dict[str, Any] | None = None, types: Sequence[type[Message]] = ()
-) -> Message:
+def load_message(data: dict[str, Any], content_type: dict[str, Any] | None = None) -> Message:
     """Return a message that `dump_message` has dumped.
 
     Args:
         data: The message.
         content_type: The description of its type. The content is of a class with the same fields.
-        types: Message types of your own.
 
     Raises:
         ValueError: It is of an unknown type, or not valid.
     """
-    for each in types:
-        if each.__name__ == data.get("type"):
-            return each.load(data)
     if content_type is not None:
         return StructuredMessageFactory(**content_type).StructuredMessage.load(data)
     factory = MessageFactory()
