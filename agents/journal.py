@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -15,16 +16,19 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
     field_validator,
     model_validator,
 )
+from pydantic_core import CoreSchema, core_schema
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox.files.manifests import MAX_FILES, Manifest
 from codeact_sandbox.tools.payloads import is_small, json_text, least_size
 from codeact_sandbox.types.filenames import is_safe
-from codeact_sandbox.types.result import CallOutcome, ToolCall
+from codeact_sandbox.types.result import CallOutcome, ErrorInfo, ToolCall
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -59,6 +63,25 @@ class RecordedCall(BaseModel):
             error_bases=list(call.error_bases),
         )
 
+    def call(self) -> ToolCall:
+        """Return the call, as far as it was recorded."""
+        error = ErrorInfo(self.error_type, self.error_message) if self.error_type is not None else None
+        return ToolCall(
+            self.name, self.arguments, self.outcome, self.result, error, error_bases=tuple(self.error_bases)
+        )
+
+
+def _as_recorded(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    return core_schema.no_info_after_validator_function(
+        RecordedCall.call,
+        handler.generate_schema(RecordedCall),
+        serialization=core_schema.plain_serializer_function_ser_schema(RecordedCall.of),
+    )
+
+
+Call = Annotated[ToolCall, GetPydanticSchema(_as_recorded)]
+"""A call that is saved as a `RecordedCall`. It is the result's own object, because the garbage collector looks at each one."""
+
 
 Mark = Annotated[str, Field(pattern=r"^[0-9]{1,15}:([0-9a-f]{32})?$")]
 Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
@@ -73,7 +96,7 @@ class JournalEntry(BaseModel):
     code: str
     outcome: Literal["ok", "error"]
     output: str = Field(max_length=MAX_NAME)
-    calls: list[RecordedCall] = Field(default_factory=list)
+    calls: list[Call] = Field(default_factory=list)
     # How the workspace that it found differs from that of the last entry with known files; None if not known.
     files: dict[str, Mark | None] | None = Field(default=None, max_length=2 * MAX_FILES)
     connections: Count | None = None  # to allowed hosts
@@ -174,7 +197,7 @@ class SessionRecord:
                     code=block.code,
                     outcome="ok" if result.outcome == "ok" else "error",
                     output=digest(result.output),
-                    calls=[RecordedCall.of(call) for call in result.tool_calls],
+                    calls=[replace(call, images=()) if call.images else call for call in result.tool_calls],
                     files=None if files is None else {} if files == self._files else difference(self._files, files),
                     connections=sum(connection.allowed for connection in result.connections),
                 )
@@ -234,10 +257,9 @@ def size_of(entry: JournalEntry, enough: int) -> int:
     """
     size = len(entry.model_copy(update={"calls": []}).model_dump_json())
     for call in entry.calls:
-        record = call
+        record = RecordedCall.of(call)
         if not is_small(call.result):
-            size += len(json_text(call.result))  # piece by piece
-            record = call.model_copy(update={"result": None})
+            size, record.result = size + len(json_text(call.result)), None  # piece by piece
         size += len(record.model_dump_json()) + 1
         if size > enough:
             break

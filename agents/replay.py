@@ -12,7 +12,7 @@ from typing import Any
 from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_core import CancellationToken
 
-from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
+from autogen_codeact.agents.journal import Journal, JournalEntry, SessionRecord, digest
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.adapters import run_cancellable
@@ -20,6 +20,7 @@ from codeact_sandbox import Result, SandboxError, ToolAnswer
 from codeact_sandbox.replay import ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.broker import NotAllowed
 from codeact_sandbox.types.filenames import printable
+from codeact_sandbox.types.result import ToolCall
 from codeact_sandbox.types.text import format_count
 
 MAX_DIFFERENCES = 20
@@ -183,7 +184,7 @@ def _reason(entry: JournalEntry, result: Result) -> str | None:
 class RecordedCalls:
     """Answers the calls of a block as they were answered when it first ran."""
 
-    def __init__(self, calls: list[RecordedCall]) -> None:
+    def __init__(self, calls: list[ToolCall]) -> None:
         self.left = [call for call in calls if call.name]  # one without a name was not a call then, and is not now
         self.unknown: list[str] = []
 
@@ -204,12 +205,11 @@ class RecordedCalls:
         )
 
 
-def _answer(call: RecordedCall) -> ToolAnswer:
+def _answer(call: ToolCall) -> ToolAnswer:
     if call.outcome == "ok":
         return ToolAnswer(call.result)
-    kind = call.error_type or "ToolError"
-    refused = call.outcome == "refused" and kind == "ToolRefused"
-    raise NotAllowed(kind, call.error_message, *call.error_bases, refused=refused)
+    kind, message = (call.error.type, call.error.message) if call.error is not None else ("ToolError", "")
+    raise NotAllowed(kind, message, *call.error_bases, refused=call.outcome == "refused" and kind == "ToolRefused")
 
 
 def _same(recorded: Mapping[str, Any], made: Mapping[str, Any]) -> bool:

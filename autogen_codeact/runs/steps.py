@@ -15,7 +15,7 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import CreateResult
 from pydantic import TypeAdapter, ValidationError
 
-from autogen_codeact.agents.journal import Journal, JournalEntry
+from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.executors import ExecutionResult
@@ -246,7 +246,9 @@ class AgentSteps:
             )
             if change is not None:
                 finished.journal, added = change
-                finished.journal.added = [dict(entry) for entry in added]
+                finished.journal.added = [
+                    {**dict(entry), "calls": [RecordedCall.of(call) for call in entry.calls]} for entry in added
+                ]
             return finished
 
         self.log.put(event, sync=True)
