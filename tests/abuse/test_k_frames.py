@@ -3,21 +3,17 @@
 import asyncio
 import struct
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from autogen_codeact.executors import SandboxProtocolError
-from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import OutputChunks
-from codeact_sandbox.host.connection import MAX_UNSENT, Connection
+from codeact_sandbox.host.connection import Connection
 from codeact_sandbox.runner.shared import wire
 from tests.sandbox.host.test_frames import HELLO, SocketStream, message, raw
 
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 
-CALL = struct.pack("!I", 1) + b'{"name":"x","arguments":{}}'
 FLOODS = {
     "empty output": raw(b"O", 1, b""),
     "output of one byte": raw(b"O", 1, b"x"),
@@ -85,17 +81,3 @@ async def test_floods_of_frames_take_no_memory_and_no_time_of_the_loop() -> None
         assert error is None or isinstance(error, SandboxProtocolError), (name, error)
         assert resident() - before < 64 * MIB, name
         assert lag.excess_s < 2 * MOST_EXCESS_S, name
-
-
-# Case K27.
-async def test_answers_that_the_sandbox_does_not_read_are_bounded() -> None:
-    flood = Flood(raw(b"T", 1, CALL))
-    answer = protocol.pack(wire.TOOL_ANSWER, 1, None, bytes(200))
-    most: list[int] = []
-    handle: Callable[[int, bytes], Any] = lambda _ident, _payload: flood.connection.send(answer)  # noqa: E731
-    flood.connection.handlers[wire.TOOL_CALL] = handle
-    flood.connection.ended.add_done_callback(lambda _: most.append(len(flood.connection._outgoing)))
-    error = await flood.run(30)
-    assert isinstance(error, SandboxProtocolError)
-    assert "does not read the answers" in str(error)
-    assert most[0] < 2 * MAX_UNSENT

@@ -237,13 +237,6 @@ def test_a_message_of_very_many_parts_is_refused_before_it_is_parsed(part: str) 
     assert time.thread_time() - began < 2
 
 
-# Case M9.
-def test_names_full_of_brackets_and_commas_are_no_parts() -> None:
-    files = [{"name": f"{'[,{' * 20}{number}", "size": 1, "mode": 0o644} for number in range(8_000)]
-    body = json.dumps(files)[1:-1]
-    assert unpack(message(body))[0]["files"] == files
-
-
 ENTRY = parse_entry("api.example:443")
 VALUE = b"v" * 8000
 

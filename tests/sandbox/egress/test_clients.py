@@ -7,8 +7,9 @@ import pytest
 from codeact_sandbox.types.result import NetworkConnection
 from tests.abuse.subject import Kind
 from tests.sandbox.egress.conftest import Allow
-from tests.sandbox.egress.servers import Handler, Hosts, Server, answer, echo_request, read_request
+from tests.sandbox.egress.servers import Hosts, Server, echo_request
 from tests.sandbox.images import make_wheel
+from tests.sandbox.packages.index_server import index_with
 from tests.sandbox.sandboxes import out, run
 
 NOT_LISTED = "{0} is not in allow_domains; to allow it, the user of this sandbox adds '{0}' to allow_domains"
@@ -63,26 +64,10 @@ async def test_urllib_over_plain_http(allow: Allow, hosts: Hosts) -> None:
     )
 
 
-def index(folder: Path) -> Handler:
-    """A package index with one wheel."""
-    wheel = make_wheel(folder, "answer = 42", needs="tinywheel")
-
-    def serve(sock: object) -> None:
-        path = read_request(sock).split()[1]  # type: ignore[arg-type]
-        if path == b"/simple/tinywheel/":
-            page = f'<!DOCTYPE html><html><body><a href="/files/{wheel.name}">{wheel.name}</a></body></html>'
-            sock.sendall(answer(page.encode(), Content_Type="text/html", Connection="close"))  # type: ignore[attr-defined]
-        elif path == f"/files/{wheel.name}".encode():
-            sock.sendall(answer(wheel.read_bytes(), Connection="close"))  # type: ignore[attr-defined]
-        else:
-            sock.sendall(answer(b"", "404 Not Found", Connection="close"))  # type: ignore[attr-defined]
-
-    return serve
-
-
 @pytest.mark.parametrize("backend", ["bubblewrap-process"], indirect=True)
 async def test_pip(allow: Allow, hosts: Hosts, tmp_path: Path, backend: Kind) -> None:
-    server = hosts.serve(index(tmp_path / "wheels"), "index.example", tls=True)
+    wheel = make_wheel(tmp_path / "wheels", "answer = 42")
+    server = hosts.serve(index_with(wheel).handle, "index.example", tls=True)
     executor = await allow(entry(server, "index.example"), timeout=50)
     code = f"""
     python3 -m pip install --quiet --no-deps --cert ca.crt --target here \

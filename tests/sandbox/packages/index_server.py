@@ -4,8 +4,10 @@ import base64
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.sandbox.egress.servers import Hosts, Server, answer, read_request
+from tests.sandbox.packages.conftest import link
 
 Page = bytes | str | Callable[[socket.socket], None]
 
@@ -60,6 +62,13 @@ class Index:
                 body = page.encode() if isinstance(page, str) else page
                 kind = self.types.get(target, "text/html")
                 sock.sendall(answer(body, Content_Type=kind))
+
+
+def index_with(wheel: Path, password: str | None = None) -> Index:
+    """An index of one package."""
+    name = wheel.name.partition("-")[0]
+    page = link(wheel, f"/files/{wheel.name}")
+    return Index({f"/simple/{name}/": page, f"/files/{wheel.name}": wheel.read_bytes()}, password)
 
 
 def basic(user_and_password: str) -> str:

@@ -15,8 +15,8 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image import DEFAULT_IMAGE, resolve_image
 from codeact_sandbox.backends.docker.leftovers import OWNER, owner_labels
 from tests.sandbox.images import build_from, make_wheel, run, silent
-from tests.sandbox.packages.conftest import configure, link, make_index, served
-from tests.sandbox.packages.index_server import Index, basic
+from tests.sandbox.packages.conftest import configure, make_index, served
+from tests.sandbox.packages.index_server import basic, index_with
 
 pytestmark = pytest.mark.more
 
@@ -42,12 +42,6 @@ def built(client: APIClient) -> Iterator[Callable[..., str]]:
     yield build
     for image in made:
         client.remove_image(image, force=True)
-
-
-def index_with(wheel: Path, password: str | None = None) -> Index:
-    """An index of one package."""
-    page = link(wheel, f"/files/{wheel.name}")
-    return Index({"/simple/tinywheel/": page, f"/files/{wheel.name}": wheel.read_bytes()}, password)
 
 
 def tiny(folder: Path) -> Path:
