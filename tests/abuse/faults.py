@@ -139,11 +139,3 @@ async def eventually(condition: Callable[[], bool], seconds: float = 30) -> floa
         assert time.monotonic() - began < seconds, f"not within {seconds} s"
         await asyncio.sleep(0.05)
     return time.monotonic() - began
-
-
-async def must_cancel(task: asyncio.Future[Any], seconds: float = 4) -> None:
-    """Cancel a task: that must not take long, whatever it waits for."""
-    task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=seconds)
-    assert done, f"not cancelled within {seconds} s"
-    assert task.cancelled()

@@ -6,14 +6,7 @@ parsers by themselves are in `tests/sandbox/host/test_frames.py`.
 
 import json
 import pickle
-import struct
-import tracemalloc
 
-import pytest
-
-from autogen_codeact.executors import SandboxProtocolError
-from codeact_sandbox.host import protocol
-from codeact_sandbox.runner.shared import wire
 from tests.sandbox.sandboxes import FORGE
 
 from .subject import Subject
@@ -126,15 +119,6 @@ async def test_a_length_of_4_gb_allocates_nothing(subject: Subject) -> None:
     """
     await subject.run(code)
     assert int(await subject.out(measure)) - before < 8_000_000
-    tracemalloc.start()
-    try:
-        with pytest.raises(wire.ProtocolError, match="a frame announces 4294967295 bytes"):
-            wire.Parser().feed(struct.pack("!cII", b"D", 1, 2**32 - 1))
-        with pytest.raises(SandboxProtocolError, match=r"a message of 4,294,967,295 bytes; 2,097,152 are allowed"):
-            protocol.unpack(struct.pack("!I", 2**32 - 1) + b"{}")
-        assert tracemalloc.get_traced_memory()[1] < 100_000
-    finally:
-        tracemalloc.stop()
 
 
 CLOSED = [

@@ -216,21 +216,19 @@ async def test_a_halted_sandbox_times_out_and_is_removed(kind: Kind, folder: Pat
 ANSWERS = {
     "409": failure(409, "conflict"),
     "500": failure(500, "something broke"),
-    "garbage": b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\ngarbage",
-    "half an answer": b"HTTP/1.1 201 Created\r\nContent-Length: 700\r\n\r\n{",
     "no HTTP": b"\x00\xff\x00\xff\r\n\r\n",
     "nothing": b"",
 }
 
 
 # Case 73.
-@pytest.mark.parametrize("answer", ["500", "409", "nothing", "no HTTP"])
-async def test_a_stop_that_fails_half_way_still_removes(proxy: EngineProxy, answer: str) -> None:
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+async def test_a_stop_that_fails_half_way_still_removes(proxy: EngineProxy, answer: bytes) -> None:
     async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as executor:
         # So that it does not end by itself.
         engine(lambda api: pause_container(api, executor.container_name))
-        wait = proxy.on("POST", "/wait", "answer", reply=ANSWERS[answer], times=1)
-        delete = proxy.on("DELETE", "", "answer", reply=ANSWERS[answer], times=1)
+        wait = proxy.on("POST", "/wait", "answer", reply=answer, times=1)
+        delete = proxy.on("DELETE", "", "answer", reply=answer, times=1)
         await executor.stop()
         assert wait.seen.is_set()
         assert delete.seen.is_set()

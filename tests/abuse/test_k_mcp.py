@@ -15,23 +15,17 @@ from codeact_sandbox import McpServer
 from .lag import MOST_EXCESS_S, LoopLag
 
 SERVER = Path(__file__).parents[1] / "executors" / "mcp_hostile.py"
-OWN = False
-"""Whether our client is tested."""
 TEXT = [{"type": "text", "text": "ok"}]
 
 
-@pytest.fixture(params=["McpWorkbench", "MCP server `odd`"], autouse=True)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The client: AutoGen's, or ours; its name in errors."""
-    monkeypatch.setattr(sys.modules[__name__], "OWN", "odd" in request.param)
-    return str(request.param)
+each_client = pytest.mark.parametrize("own", [False, True], ids=["McpWorkbench", "McpServer"])
 
 
-async def call(**case: Any) -> Any:
-    """Call the tool of a server, and return what it gives or raises."""
+async def call(own: bool, **case: Any) -> Any:
+    """Call the tool of a server with AutoGen's client or ours; return what it gives or raises."""
     arguments = [str(SERVER), json.dumps(case)]
     workbench = McpWorkbench(StdioServerParams(command=sys.executable, args=arguments, read_timeout_seconds=20))
-    tools = HostTools([McpServer([sys.executable, *arguments], name="odd") if OWN else workbench])
+    tools = HostTools([McpServer([sys.executable, *arguments], name="odd") if own else workbench])
     try:
         await tools.start()
         (tool,) = tools.known or ()
@@ -48,7 +42,8 @@ def of(**properties: Any) -> Mapping[str, Any]:
 
 
 # Case K24.
-async def test_results_are_not_checked_with_a_servers_own_patterns() -> None:
+@each_client
+async def test_results_are_not_checked_with_a_servers_own_patterns(own: bool) -> None:
     """They ran on the event loop, inside one call of the interpreter: 28 letters take half a minute, 40 for ever."""
     letters = "a" * 28 + "!"
     cases = {
@@ -57,12 +52,13 @@ async def test_results_are_not_checked_with_a_servers_own_patterns() -> None:
     }
     for name, (schema, result) in cases.items():
         async with LoopLag() as lag:
-            assert await call(schema=schema, content=TEXT, result=result) == result, name
+            assert await call(own, schema=schema, content=TEXT, result=result) == result, name
         assert lag.excess_s < 20 * MOST_EXCESS_S, name
 
 
 # Case K25.
-async def test_a_picture_that_is_none_is_an_error_of_the_call() -> None:
+@each_client
+async def test_a_picture_that_is_none_is_an_error_of_the_call(own: bool) -> None:
     for data in ("%%%", "AAAA"):
         picture = [{"type": "image", "data": data, "mimeType": "image/png"}]
-        assert "cannot identify image file" in str(await call(content=picture))
+        assert "cannot identify image file" in str(await call(own, content=picture))

@@ -1,7 +1,6 @@
 """The oracles themselves: each must notice what it is there for, or the suite proves nothing."""
 
 import asyncio
-import hashlib
 import os
 import socket
 import time
@@ -16,7 +15,7 @@ from codeact_sandbox.types.options import DEFAULT_IMAGE
 from . import oracles
 from .canaries import Canaries
 from .faults import eventually
-from .lag import MOST_EXCESS_S, LoopLag, median_excess
+from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import HostState, processes_in
 from .subject import Subject, each_engine, in_process_mode
 
@@ -118,20 +117,3 @@ async def test_a_stall_is_noticed() -> None:
         time.sleep(0.5)  # noqa: ASYNC251 - it is what must be noticed
     assert 0.4 < lag.largest_s < 5
     assert lag.excess_s > MOST_EXCESS_S
-
-
-async def test_work_in_a_thread_is_no_stall() -> None:
-    async def work() -> None:
-        await asyncio.to_thread(hashlib.pbkdf2_hmac, "sha256", b"x", b"y", 300_000)
-
-    assert await median_excess(work) < MOST_EXCESS_S
-
-
-async def test_one_stall_in_three_runs_passes_and_two_fail() -> None:
-    stalls = iter([0.3, 0.0, 0.0, 0.3, 0.3, 0.0])
-
-    async def load() -> None:
-        time.sleep(next(stalls))  # noqa: ASYNC251
-
-    assert await median_excess(load) < MOST_EXCESS_S
-    assert await median_excess(load) > MOST_EXCESS_S

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codeact_sandbox import AsyncSandbox, ToolSource
+from codeact_sandbox import ToolSource
 from codeact_sandbox.tools import source
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.toolset import Toolset
@@ -87,17 +87,3 @@ async def test_two_tools_of_one_name_are_refused() -> None:
         Toolset([double, double])
     with pytest.raises(ValueError, match=f"^{message}`double` of shop. Rename one.$"):
         await Toolset([double, Shop("double")]).start()
-
-
-def abs_difference(one: int, other: int) -> int:
-    """Subtract, and leave the sign out."""
-    return abs(one - other)
-
-
-@pytest.mark.usefixtures("bubblewrap")
-async def test_code_calls_tools_that_were_added_and_tools_of_sources() -> None:
-    async with AsyncSandbox("bubblewrap", timeout=20) as box:
-        box.add_tools([Shop(), abs_difference])
-        result = await box.run("print(stock(fruit='figs'), abs_difference(2, 5))")
-        assert result.output == "3 figs 3\n"
-        assert [tool.name for tool in await box.list_tools()] == ["stock", "abs_difference"]

@@ -16,7 +16,6 @@ SCRIPTS = pytest.mark.parametrize("backend", ["docker-process", "bubblewrap-proc
     ("script", "name", "content"),
     [
         ("f = open('a.txt', 'w'); f.write('text')", "a.txt", b"text"),
-        ("import csv\nf = open('a.csv', 'w', newline='')\ncsv.writer(f).writerow(['x', 1])", "a.csv", b"x,1\r\n"),
         ("import sys\nf = open('exit', 'w'); f.write('kept'); sys.exit(3)", "exit", b"kept"),
         ("f = open('error', 'w'); f.write('kept'); 1/0", "error", b"kept"),
         ("open('m.py', 'w').write('f = open(\"module\", \"w\"); f.write(\"kept\")')\nimport m", "module", b"kept"),
@@ -49,7 +48,6 @@ async def test_finalizer_that_never_ends_is_stopped_by_the_deadline(make):
 STOPS = pytest.mark.parametrize("backend", ["docker-session", "bubblewrap-session"], indirect=True, scope="module")
 LEFT_OPEN = {
     "text": ("f = open('a', 'w'); f.write('kept')", "a", b"kept"),
-    "csv": ("import csv; f = open('a', 'w', newline=''); csv.writer(f).writerow(['x', 1])", "a", b"x,1\r\n"),
     "value of a cell": ("open('a', 'w').write('kept'); g = open('b', 'w'); g.write('v'); g", "b", b"v"),
     "exit handler": ("import atexit; atexit.register(lambda: open('a', 'w').write('done'))", "a", b"done"),
     "finalizer": ("class Log:\n    def __del__(self): open('a', 'w').write('done')\nlog = Log()", "a", b"done"),

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,119 +14,41 @@ from codeact_sandbox.egress.gateway import MAX_CHANNELS, Gateway
 from codeact_sandbox.host import protocol
 from codeact_sandbox.types.allowed_domains import Policy
 from tests.sandbox.host.test_frames import HELLO, message, raw, sandbox
-from tests.sandbox.runner.local_runner import LocalRunner, find_python
-from tests.sandbox.runner.test_runner_old_python import VERSIONS, needs_namespaces
+from tests.sandbox.runner.local_runner import LocalRunner
+from tests.sandbox.runner.test_runner_old_python import needs_namespaces, python
 
-WINDOW = 100_000
-Frame = tuple[int, dict[str, Any], bytes]
-
-
-class ProxyRunner:
-    """A runner with a proxy, on the network of the tests, and the connections made to it."""
-
-    def __init__(self, runner: LocalRunner) -> None:
-        self.runner = runner
-        runner.greet()
-        self.port = int(runner.run("import os; print(os.environ['HTTPS_PROXY'])")[1].rpartition(":")[2])
-        self._socks: list[socket.socket] = []
-
-    def connect(self) -> socket.socket:
-        """A connection to its port."""
-        sock = socket.create_connection(("127.0.0.1", self.port), 10)
-        self._socks.append(sock)
-        return sock
-
-    def opened(self) -> tuple[socket.socket, int]:
-        """A connection and the number of its channel."""
-        sock = self.connect()
-        ident, said, data = self.receive()
-        assert (said, data) == ({"op": "open"}, b"")
-        return sock, ident
-
-    def receive(self) -> Frame:
-        """Receive the next frame about a channel."""
-        kind, ident, payload = self.runner.receive()
-        assert kind == b"N", (kind, payload)
-        return (ident, *protocol.unpack(payload))
-
-    def receive_data(self, size: int) -> bytes:
-        """Receive that many bytes of channels."""
-        data = b""
-        while len(data) < size:
-            _, said, more = self.receive()
-            assert said == {"op": "data"}, said
-            data += more
-        return data
-
-    def send(self, ident: int, op: str, data: bytes = b"", **more: Any) -> None:
-        """Send a frame about a channel."""
-        self.runner.send(protocol.pack(b"N", ident, {"op": op, **more}, data))
-
-    def close(self) -> None:
-        for sock in self._socks:
-            sock.close()
-
-
-# What Pythons may differ in is shown by the first test on each of them.
-OWN_VERSION = f"3.{sys.version_info.minor}"
-on_every_python = pytest.mark.parametrize("proxy_runner", VERSIONS, indirect=True)
-
-
-@pytest.fixture(params=[OWN_VERSION])
-def proxy_runner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProxyRunner]:
-    python = find_python(request.param)
-    if python is None:
-        pytest.skip(f"no Python {request.param} on this machine")
-    with LocalRunner(
-        python, tmp_path, proxy={"window": WINDOW, "channels": 2, "domains": True, "index": False}
-    ) as runner:
-        made = ProxyRunner(runner)
-        try:
-            yield made
-        finally:
-            made.close()
+__all__ = ["python"]  # a fixture
 
 
 @needs_namespaces
-class TestSupervisor:
-    @on_every_python
-    def test_supervisor_passes_bytes_and_ends_in_both_directions(self, proxy_runner: ProxyRunner) -> None:
-        sock, ident = proxy_runner.opened()
-        sock.sendall(b"question")
-        assert proxy_runner.receive() == (ident, {"op": "data"}, b"question")
-        proxy_runner.send(ident, "data", b"answer")
-        assert sock.recv(100) == b"answer"
-        sock.shutdown(socket.SHUT_WR)
-        assert proxy_runner.receive() == (ident, {"op": "end"}, b"")
-        proxy_runner.send(ident, "data", b"more")
-        proxy_runner.send(ident, "end")
-        assert sock.recv(100) + sock.recv(100) == b"more"
-        proxy_runner.send(ident, "close")
-        assert proxy_runner.receive() == (ident, {"op": "close"}, b"")
+def test_supervisor_passes_bytes_and_ends_in_both_directions(python: str, tmp_path: Path) -> None:
+    proxy = {"window": 100_000, "channels": 2, "domains": True, "index": False}
+    with LocalRunner(python, tmp_path, proxy=proxy) as runner:
+        runner.greet()
+        _, address = runner.run("import os; print(os.environ['HTTPS_PROXY'])")
 
-    def test_supervisor_sends_no_more_than_it_has_credit_for(self, proxy_runner: ProxyRunner) -> None:
-        sock, ident = proxy_runner.opened()
-        sock.sendall(bytes(WINDOW) + b"rest")
-        assert proxy_runner.receive_data(WINDOW) == bytes(WINDOW)
-        # Only an answer to something else comes now.
-        assert proxy_runner.runner.run("print('no credit')")[1] == "no credit\n"
-        proxy_runner.send(ident, "credit", bytes=3)
-        assert proxy_runner.receive_data(3) == b"res"
-        proxy_runner.send(ident, "credit", bytes=100)
-        assert proxy_runner.receive_data(1) == b"t"
+        def receive() -> tuple[int, dict[str, Any], bytes]:
+            kind, ident, payload = runner.receive()
+            assert kind == b"N", (kind, payload)
+            return (ident, *protocol.unpack(payload))
 
-    def test_supervisor_grants_credit_for_bytes_that_were_passed_on(self, proxy_runner: ProxyRunner) -> None:
-        sock, ident = proxy_runner.opened()
-        proxy_runner.send(ident, "data", bytes(WINDOW))
-        got = 0
-        while got < WINDOW:
-            got += len(sock.recv(WINDOW))
-        credit = 0
-        while credit <= WINDOW * 3 // 4:
-            said = proxy_runner.receive()
-            assert said == (ident, {"op": "credit", "bytes": said[1]["bytes"]}, b"")
-            credit += said[1]["bytes"]
-        assert credit <= WINDOW
+        def send(op: str, data: bytes = b"") -> None:
+            runner.send(protocol.pack(b"N", ident, {"op": op}, data))
+
+        with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 10) as sock:
+            ident, *opened = receive()
+            assert opened == [{"op": "open"}, b""]
+            sock.sendall(b"question")
+            assert receive() == (ident, {"op": "data"}, b"question")
+            send("data", b"answer")
+            assert sock.recv(100) == b"answer"
+            sock.shutdown(socket.SHUT_WR)
+            assert receive() == (ident, {"op": "end"}, b"")
+            send("data", b"more")
+            send("end")
+            assert sock.recv(100) + sock.recv(100) == b"more"
+            send("close")
+            assert receive() == (ident, {"op": "close"}, b"")
 
 
 OPEN = raw(b"N", 1, message({"op": "open"}))

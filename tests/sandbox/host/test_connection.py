@@ -178,28 +178,6 @@ class TestEnd:
         stream.other.close()
 
 
-def test_bulk_is_sent_after_everything_else_and_announced() -> None:
-    stream = SocketStream()
-    connection = Connection(stream, "played")
-    started: list[int] = []
-    frames = [raw(b"N", number, bytes(1 << 18)) for number in range(8)]
-    for number, frame in enumerate(frames):
-        connection.send_bulk(frame, lambda number=number: started.append(number))
-    connection.send(raw(b"K", 9, b""))
-    connection.open()
-    _wait_until(lambda: started[:1] == [0])
-    assert len(started) < len(frames)  # the first ones fill the socket
-    connection.send(raw(b"K", 10, b""))
-    parser, kinds = wire.Parser(), []
-    while len(kinds) < len(frames) + 2:
-        kinds += [(kind, ident) for kind, ident, _ in parser.feed(stream.other.recv(1 << 20))]
-    assert kinds[0] == (b"K", 9)
-    assert kinds.index((b"K", 10)) < len(kinds) - 1
-    assert [ident for kind, ident in kinds if kind == b"N"] == started == list(range(8))
-    assert connection.close(DEADLINE_S)
-    stream.other.close()
-
-
 class TestCrossLoopSemaphore:
     async def test_cancelled_waiter_is_skipped(self) -> None:
         semaphore = CrossLoopSemaphore()

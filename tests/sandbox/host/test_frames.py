@@ -5,7 +5,6 @@ import contextlib
 import gc
 import itertools
 import json
-import os
 import socket
 import ssl
 import struct
@@ -62,31 +61,6 @@ class TestParsers:
         assert parser.feed(raw(b"D", 1, b"x") + bad) == [(b"D", 1, b"x")]
         with pytest.raises(wire.ProtocolError):
             parser.feed(raw(b"D", 2, b"y"))
-
-
-class TestOutboxes:
-    def test_outboxes_keep_the_order_whatever_the_stream_has_room_for(self) -> None:
-        """Frames go out many at a time; descriptors go with the first byte of theirs."""
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            ours.setblocking(False)
-            outbox = wire.Outbox(ours.fileno(), ours)
-            # More frames than one call takes, larger together than what the socket holds, and some with a descriptor.
-            frames = [raw(b"O", number, bytes([number % 251]) * (number * 37 % 9000)) for number in range(300)]
-            for number, frame in enumerate(frames):
-                outbox.put(frame, [os.dup(theirs.fileno())] if number % 70 == 69 else ())
-            assert outbox.size == sum(map(len, frames))
-            got, passed, stops = b"", 0, 0
-            while outbox.chunks or len(got) < sum(map(len, frames)):
-                stops += not outbox.flush()
-                data, fds, _, _ = socket.recv_fds(theirs, 1 << 16, 8)
-                got += data
-                passed += len(fds)
-                for fd in fds:
-                    socket.close(fd)
-            assert got == b"".join(frames)
-            assert (passed, outbox.size) == (4, 0)
-            assert stops > 0
 
 
 class TestPayloads:

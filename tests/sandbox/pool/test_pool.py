@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -138,17 +137,6 @@ class TestLease:
             await executor.stop()
 
     @ONE_KIND
-    async def test_lease_runs_blocks_as_without_a_pool(self, kind: str) -> None:
-        options: dict[str, Any] = {"mode": "session", "environment": {"NAME": "value"}}
-        async with make(kind, leases=1, preload=["decimal"], **options) as pool, pool.executor(timeout=3) as executor:
-            result = await run(executor, "import os, sys; print(os.environ['NAME']); x = 1")
-            assert (result.outcome, result.output) == ("ok", "value\n")
-            assert await out(executor, "'decimal' in sys.modules") == "True\n"
-            stuck = await run(executor, "x = 2\nimport time; time.sleep(60)")
-            assert (stuck.outcome, stuck.state) == ("timeout", "restored")
-            assert (await run(executor, "x")).value_repr == "1"
-
-    @ONE_KIND
     async def test_lease_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
         async with make(kind, 2, leases=4, tools=[Teller("nobody")]) as pool:
 
@@ -235,22 +223,6 @@ class TestStop:
             await run(executor, "print(1)")
         await executor.stop()
         await pool.stop()
-
-    async def test_pool_can_be_stopped_while_its_first_sandboxes_start(self, kind: str) -> None:
-        for pause in (0.0, 0.05, 0.15):
-            pool = make(kind)
-            await pool.start()
-            waiting = asyncio.ensure_future(pool.executor().start())
-            full = asyncio.ensure_future(pool.ready())
-            await asyncio.sleep(pause)
-            began = time.monotonic()
-            await pool.stop()
-            assert time.monotonic() - began < 40
-            assert alive(kind) == 0
-            await asyncio.wait({waiting, full}, timeout=30)
-            for future in (waiting, full):
-                error = future.exception()
-                assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
 
 
 class TestIdleSandboxes:

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -238,25 +237,6 @@ class TestValues:
         out(session, "for _ in range(3): pass\n'shown'")
         assert out(session, "_") == "2\n"
         out(session, "del _")
-
-    def test_plain_values_do_not_load_ipython(self, tmp_path: Path) -> None:
-        pytest.importorskip("IPython")
-        with LocalRunner(sys.executable, tmp_path, mode="session") as runner:
-            runner.greet()
-            for code in (
-                "1",
-                "'a'",
-                "[1, (2.5, None), {'a': b'b'}]",
-                "import fractions; fractions.Fraction(1, 2)",
-                "1;",
-            ):
-                out(runner, code)
-            out(runner, "import asyncio; await asyncio.sleep(0)")
-            assert out(runner, "import sys; 'IPyth' + 'on' in sys.modules") == "False\n"
-            # A file of the user with the name of one of its modules does not come in its way.
-            out(runner, "for name in ('IPython', 'traitlets', 'pickleshare'): open(name + '.py', 'w').write('1/0')")
-            assert out(runner, "!echo loaded") == "loaded\n"
-            assert out(runner, "get_ipython().__class__.__name__") == "'ZMQLikeShell'\n"
 
 
 class TestInteractiveFunctions:

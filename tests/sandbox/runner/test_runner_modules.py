@@ -2,14 +2,9 @@
 
 import asyncio
 import importlib.util
-import marshal
-import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Hashable
-from types import CodeType
 
 import pytest
 
@@ -138,29 +133,6 @@ def python(request: pytest.FixtureRequest) -> str:
     return found
 
 
-class TestModulesOfThisPython:
-    @staticmethod
-    def files(code: CodeType) -> set[str]:
-        inner = (TestModulesOfThisPython.files(each) for each in code.co_consts if isinstance(each, CodeType))
-        return {code.co_filename}.union(*inner)
-
-    @pytest.mark.parametrize("optimize", ["0", "2"])
-    def test_compiled_modules_are_what_the_sources_say_and_name_no_file_of_this_machine(self, optimize):
-        program = "import sys; from codeact_sandbox.host.runner_modules import compiled_frame as frame"
-        program += "; sys.stdout.buffer.write(frame())"
-        environment = {**os.environ, "PYTHONOPTIMIZE": optimize}
-        frame = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, check=True, timeout=50
-        )
-        ((_, _, payload),) = wire.Parser().feed(frame.stdout)
-        made = dict(marshal.loads(payload.removeprefix(OWN)))
-        sources = dict(runner_modules._sources())
-        assert list(made) == list(sources)
-        for name, code in made.items():
-            assert code == compile(sources[name], f"<codeact {name}>", "exec", dont_inherit=True, optimize=0)
-            assert self.files(code) == {f"<codeact {name}>"}
-
-
 @needs_namespaces
 class TestRunner:
     def test_runner_runs_what_another_one_has_compiled(self, python, tmp_path):
@@ -174,15 +146,6 @@ class TestRunner:
             second.greet()
             assert second.compiled is None
             assert second.run("print(2)")[1] == "2\n"
-
-    def test_runner_starts_while_the_host_sends_keep_alives(self, tmp_path, monkeypatch):
-        alive, sources = pack(wire.KEEP_ALIVE, 0, {}), runner_modules.sources_frame()
-        monkeypatch.setattr(runner_modules, "sources_frame", lambda: alive * 2 + sources)
-        with LocalRunner(sys.executable, tmp_path) as runner:
-            runner.modules = alive + pack(wire.COMPILED_MODULES, 0, None, b"\0\0\r\nof no version") + alive
-            runner.greet()
-            assert runner.compiled is not None
-            assert runner.run("print(1)")[1] == "1\n"
 
 
 @pytest.fixture

@@ -55,11 +55,6 @@ def session(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
 
 class TestSource:
-    def test_source_is_python_3_8(self) -> None:
-        for path in sorted(RUNNER.rglob("*.py")):
-            with case(path):
-                ast.parse(path.read_text(), feature_version=(3, 8))
-
     def test_source_imports_the_standard_library_and_itself(self) -> None:
         for path in sorted(RUNNER.rglob("*.py")):
             with case(path):

@@ -1,4 +1,4 @@
-"""Recorders and observers of calls to host tools: what they get, in which order, and what a failing one does."""
+"""Recorders of calls to host tools: what they get, in which order, and what a failing one does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -66,46 +66,20 @@ class Recorder:
         EVENTS.append(f"finished {finished.intent.number} {finished.call.outcome}")
 
 
-class Observer:
-    """Writes events down."""
-
-    def __init__(self, *, fails: bool = False) -> None:
-        self.fails = fails
-
-    def _saw(self, event: str) -> None:
-        EVENTS.append(event)
-        if self.fails:
-            raise RuntimeError("an observer failed")
-
-    def sandbox_started(self, event: Any) -> None: ...
-
-    def sandbox_stopped(self, event: Any) -> None: ...
-
-    def block_started(self, event: Any) -> None: ...
-
-    def block_finished(self, event: Any) -> None: ...
-
-    def call_started(self, event: CallIntent) -> None:
-        self._saw(f"started {event.number}")
-
-    def call_finished(self, event: CallFinished) -> None:
-        self._saw(f"ended {event.intent.number} {event.call.outcome}")
-
-
 Make = Callable[..., Awaitable[BubblewrapCommandLineCodeExecutor]]
 
 
 @pytest_asyncio.fixture
 async def make() -> AsyncIterator[Make]:
-    """Makes an executor with these tools, a recorder and observers, and stops it after the test."""
+    """Makes an executor with these tools and a recorder, and stops it after the test."""
     async with makes(Kind("bubblewrap", "session")) as make:
 
-        async def make_observed(*tools: Any, recorder: Any = None, observers: Any = (), **options: Any) -> Any:
+        async def make_recorded(*tools: Any, recorder: Any, **options: Any) -> Any:
             executor = await make(*tools, **options)
-            executor.attach(recorder=recorder, observers=observers)
+            executor.attach(recorder=recorder)
             return executor
 
-        yield make_observed
+        yield make_recorded
 
 
 def errors(result: ExecutionResult) -> list[str | None]:
@@ -128,13 +102,13 @@ async def test_errors_and_refused_calls_are_recorded_and_a_refused_one_has_no_in
 
 
 async def test_a_call_whose_intent_cannot_be_recorded_is_refused(make: Make) -> None:
-    executor = await make(add, recorder=Recorder("call_starting"), observers=[Observer()])
+    executor = await make(add, recorder=Recorder("call_starting"))
     code = "try:\n    add(1)\nexcept PermissionError as error:\n    print(type(error).__name__, error)"
     result = await run(executor, code)
     said = "it was not made, because it could not be recorded: OSError: the disk is full"
     assert result.output == f"ToolRefused {said}\n"
     assert short_calls(result) == [("add", {"a": 1}, "refused", "ToolRefused")]
-    assert EVENTS == ["starting", "finishing", "finished 1 refused", "ended 1 refused"]
+    assert EVENTS == ["starting", "finishing", "finished 1 refused"]
 
 
 async def test_a_result_that_cannot_be_recorded_is_an_error(make: Make) -> None:
@@ -149,7 +123,7 @@ async def test_a_result_that_cannot_be_recorded_is_an_error(make: Make) -> None:
 
 async def test_a_call_that_is_cancelled_between_intent_and_result_is_recorded_as_cancelled(make: Make) -> None:
     endless, recorder = Endless(), Recorder()
-    executor = await make(endless.endless, add, recorder=recorder, observers=[Observer()])
+    executor = await make(endless.endless, add, recorder=recorder)
     code = """
         import asyncio
 

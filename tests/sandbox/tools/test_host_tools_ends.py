@@ -55,21 +55,6 @@ class TestEndOfBlock:
             output = await out(executor, "thread.join(5); print(said)")
             assert output == "['this call to a host tool has no answer, because the block that made it has ended']\n"
 
-    @on_one_kind
-    async def test_end_of_a_block_waits_for_the_clean_up_of_a_tool(self, make: Make) -> None:
-        cleaned = []
-
-        async def slow() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await asyncio.sleep(0.2)
-                cleaned.append(True)
-
-        executor = await make(slow, timeout=2)
-        assert (await run(executor, "slow()")).outcome == "timeout"
-        assert cleaned == [True]
-
     async def test_death_of_the_sandbox_keeps_the_calls(self, make: Make) -> None:
         endless = Endless()
         executor = await make(endless.endless, add)

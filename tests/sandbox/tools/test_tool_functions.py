@@ -6,11 +6,10 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
 import pytest
 from autogen_core import CancellationToken, Image
@@ -92,50 +91,6 @@ async def test_the_host_gets_objects_and_the_code_gets_dicts():
         "parent": {"number": 7, "items": [], "note": None, "parent": None},
     }
     assert seen == [Order(1, [Item(sku="a", price=Decimal("1.10"), colour=Colour.BLUE)], None, Order(7))]
-
-
-async def test_dates_and_other_types_arrive_on_the_host_as_what_they_are():
-    seen: list[Any] = []
-
-    def echo(
-        day: date,
-        at: datetime,
-        who: UUID,
-        price: Decimal,
-        length: timedelta,
-        data: bytes,
-        some: set[int],
-    ) -> tuple[date, datetime, UUID, Decimal, timedelta, bytes, set[int], dict[int, date]]:
-        seen.extend([day, at, who, price, length, data, some])
-        return day, at, who, price, length, data, some, {1: day}
-
-    values = (
-        date(2026, 1, 2),
-        datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-        UUID(int=5),
-        Decimal("1.50"),
-        timedelta(hours=1, seconds=2.5),
-        b"\xff\x00",
-        {1, 2},
-    )
-    (tool,) = one(echo)
-    got = await StubHost([tool]).run(lambda module: module.echo(*values))
-    assert tuple(seen) == values
-    assert got == [
-        "2026-01-02",
-        "2026-01-02T03:04:05Z",
-        "00000000-0000-0000-0000-000000000005",
-        "1.50",
-        "PT1H2.5S",
-        "_wA=",
-        [1, 2],
-        {"1": "2026-01-02"},
-    ]
-    assert tool.signature == (
-        "(day: str, at: str, who: str, price: float | str, length: str, data: bytes, some: list[int]) -> "
-        "tuple[str, str, str, str, str, str, list[int], dict[str, str]]"
-    )
-    assert "day: format: date\n    at: format: date-time\n" in tool.description
 
 
 async def test_the_token_of_a_function_in_a_thread_is_cancelled_with_the_call():
