@@ -18,7 +18,7 @@ from codeact_sandbox.types.errors import SandboxStartError
 # A link is made in a fifth of the time that a file takes.
 FILL = """
 import os
-for folder in range(100):
+for folder in range(40):
     os.makedirs(f"tree/{folder // 10}/{folder % 10}")
     open(f"tree/{folder // 10}/{folder % 10}/0.txt", "w").write("x")
     for number in range(1, 1000):
@@ -27,16 +27,17 @@ for folder in range(100):
 
 
 # Case L1.
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("backend", ["docker", "bubblewrap"])
-async def test_a_tree_of_100000_files_is_searched_and_a_part_copied(
+async def test_a_tree_of_40000_files_is_searched_and_a_part_copied(
     request: pytest.FixtureRequest, backend: Any, tmp_path: Path
 ) -> None:
     request.getfixturevalue("default_image" if backend == "docker" else backend)
     async with AsyncSandbox(backend, mode="process", timeout=60, workspace="1g", files=300_000) as box:
         assert (await box.exec(["python3", "-c", FILL])).exit_code == 0
-        assert len(await box.ls("tree/5")) == 10
-        assert len(await box.glob("tree/7/?/1*.txt")) == 10 * 111
-        assert len(await box.grep("x", "tree/5", max_matches=50)) == 50
+        assert len(await box.ls("tree/1")) == 10
+        assert len(await box.glob("tree/2/?/1*.txt")) == 10 * 111
+        assert len(await box.grep("x", "tree/1", max_matches=50)) == 50
         with pytest.raises(SandboxFileError, match=r"more than 20,000 entries.*narrower pattern"):
             await box.glob("**")
         if backend == "bubblewrap":  # once is enough: the host takes seconds to store them
