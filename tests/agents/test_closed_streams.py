@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.support import scripted
-from tests.cases import case
 from tests.sandbox.sandboxes import out
 
 MARK = f"sleep 98765.{os.getpid()}"
@@ -83,42 +82,39 @@ async def until_code_runs(stream: Stream) -> None:
 WAYS = [(make, begin) for make in (coder, actor) for begin in (on_messages, run_stream, in_a_team)]
 
 
-async def test_closing_the_stream_kills_the_block(session: SandboxCodeExecutor) -> None:
-    for make, begin in WAYS:
-        with case(make, begin):
-            stream = begin(make(session, stream=True))
-            await until_code_runs(stream)
-            await asyncio.wait_for(stream.aclose(), GONE_WITHIN_S)
-            if begin is in_a_team:
-                await until(there=False)  # a team waits for less than a second for a turn that it ends
-            assert processes() == []  # when the call has come back, not some time later
-            assert await out(session, "print('usable')") == "usable\n"
+async def close(stream: Stream) -> None:
+    await until_code_runs(stream)
+    await asyncio.wait_for(stream.aclose(), GONE_WITHIN_S)
 
 
-async def test_leaving_the_loop_kills_the_block(session: SandboxCodeExecutor) -> None:
-    for make, begin in WAYS:
-        with case(make, begin):
-            await until_code_runs(begin(make(session, stream=True)))
-            gc.collect()
-            await until(there=False)
-            assert await asyncio.wait_for(out(session, "print('usable')"), GONE_WITHIN_S) == "usable\n"
+async def leave(stream: Stream) -> None:
+    await until_code_runs(stream)
+    del stream
+    gc.collect()
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-async def test_cancelling_the_reader_kills_the_block(session: SandboxCodeExecutor, streamed: bool) -> None:
-    async def read(stream: Stream) -> None:
+async def cancel(stream: Stream) -> None:
+    async def read() -> None:
         async for _ in stream:
             pass
 
+    reading = asyncio.ensure_future(read())
+    await until(there=True)
+    reading.cancel()
+    await asyncio.wait({reading}, timeout=GONE_WITHIN_S)
+    assert reading.cancelled()
+
+
+@pytest.mark.parametrize(("end", "streamed"), [(close, True), (leave, True), (cancel, True), (cancel, False)])
+async def test_whoever_leaves_a_stream_kills_the_block(
+    session: SandboxCodeExecutor, end: Callable[[Stream], Awaitable[None]], streamed: bool
+) -> None:
     for make, begin in WAYS:
-        with case(make, begin):
-            reading = asyncio.ensure_future(read(begin(make(session, stream=streamed))))
-            await until(there=True)
-            reading.cancel()
-            await asyncio.wait({reading}, timeout=GONE_WITHIN_S)
-            assert reading.cancelled()
-            await until(there=False)
-            assert await out(session, "print('usable')") == "usable\n"
+        await end(begin(make(session, stream=streamed)))
+        if end is close and begin is not in_a_team:  # a team waits for less than a second for a turn that it ends
+            assert processes() == []  # when the call has come back, not some time later
+        await until(there=False)
+        assert await asyncio.wait_for(out(session, "print('usable')"), GONE_WITHIN_S) == "usable\n"
 
 
 @pytest.mark.parametrize("make", [coder, actor])

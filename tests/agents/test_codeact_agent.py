@@ -230,12 +230,6 @@ async def test_time_limit_ends_running_code_and_keeps_the_session(session: Sandb
     assert [m.result.output for m in again.messages if isinstance(m, CodeExecutionEvent)] == ["1\n"]
 
 
-async def test_model_without_a_closing_answer_gets_a_note_as_answer(session: SandboxCodeExecutor) -> None:
-    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), ""), budget=Budget(max_steps=1))
-    result = await agent.run(task=[TASK])
-    assert result.messages[-1].to_text() == prompt.NO_ANSWER.format(why="the limit of 1 steps was reached")
-
-
 async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: SandboxCodeExecutor) -> None:
     good = 'Here:\n```json\n{"total": 42}\n```'
     client = scripted("It is 42.", '{"total": "many"}', good)
