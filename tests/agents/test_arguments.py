@@ -94,3 +94,15 @@ def test_invalid_limits_are_refused(kind: Any) -> None:
 def test_wrong_value_is_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         made(CodeExecutorAgent, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"budget": 5}, TypeError, r"^budget must be a Budget, such as Budget\(max_steps=5\), not 5\.$"),
+        ({"prompt_style": "xml"}, ValueError, "^prompt_style must be 'markdown' or 'execute', not 'xml'"),
+    ],
+)
+def test_wrong_value_of_a_codeact_agent_is_refused(arguments: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        made(CodeActAgent, **arguments)

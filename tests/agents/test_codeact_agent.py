@@ -23,7 +23,7 @@ from autogen_codeact.agents import Budget, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.code_search import ANSWER_NOT_RUN, CUT_OFF
 from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from codeact_sandbox.types.result import ErrorInfo
@@ -230,6 +230,12 @@ async def test_time_limit_ends_running_code_and_keeps_the_session(session: Sandb
     assert [m.result.output for m in again.messages if isinstance(m, CodeExecutionEvent)] == ["1\n"]
 
 
+async def test_model_without_a_closing_answer_gets_a_note_as_answer(session: SandboxCodeExecutor) -> None:
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), ""), budget=Budget(max_steps=1))
+    result = await agent.run(task=[TASK])
+    assert result.messages[-1].to_text() == prompt.NO_ANSWER.format(why="the limit of 1 steps was reached")
+
+
 async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: SandboxCodeExecutor) -> None:
     good = 'Here:\n```json\n{"total": 42}\n```'
     client = scripted("It is 42.", '{"total": "many"}', good)
@@ -338,14 +344,6 @@ async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubb
         "1904 bytes of output were too much to keep and are gone."
     )
     assert filled.startswith(f"{few}\n[… 200 characters left out here …]\n{few}\n\nFiles made or changed: filler (")
-
-
-def test_arguments_that_can_not_be_are_refused() -> None:
-    executor = DockerCommandLineCodeExecutor(mode="session")
-    with pytest.raises(TypeError, match=r"^budget must be a Budget, such as Budget\(max_steps=5\), not 5\.$"):
-        CodeActAgent("actor", executor, model_client=scripted(), budget=5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^prompt_style must be 'markdown' or 'execute', not 'xml'"):
-        CodeActAgent("actor", executor, model_client=scripted(), prompt_style="xml")  # type: ignore[arg-type]
 
 
 # Among others
