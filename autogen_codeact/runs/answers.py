@@ -9,34 +9,22 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import AwareDatetime, BaseModel, Field, ValidationError
+from pydantic import ValidationError
 
-from autogen_codeact.runs.chain import user_chain
+from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError, RunFileError
-from autogen_codeact.runs.events import QuestionAsked
+from autogen_codeact.runs.events import MAX_REASON, QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.store import EVENTS, run_name
 from codeact_sandbox.files.regular_files import open_regular
 from codeact_sandbox.tools.question_text import can_be_shown, shown_whole
 from codeact_sandbox.types.filenames import printable
 
 ANSWERS = "answers"
-MAX_REASON = 1_000
 MAX_OPEN = 100  # questions of a run that can be open at the same time
 _MAX_BYTES = 16 * 1024
 _MAX_NOTE = 2_000
-
-
-class Answer(BaseModel):
-    """The answer of a person."""
-
-    question: str
-    sha256: str
-    approved: bool
-    reason: str = Field(default="", max_length=MAX_REASON)
-    time: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
 @dataclass
@@ -44,7 +32,7 @@ class Question:
     """A question of a run."""
 
     asked: QuestionAsked
-    answer: Answer | None = None
+    answer: QuestionAnswered | None = None
     used: bool = False
 
     @property
@@ -112,20 +100,20 @@ def write_answers(path: Path, questions: Sequence[Question], decisions: Mapping[
             raise RunError(f"{name} can't be approved, because it is too long to be shown.")
     for name, decision in decisions.items():
         reason = decision[:MAX_REASON] if isinstance(decision, str) else ""
-        answer = Answer(question=name, sha256=known[name].asked.sha256, approved=decision is True, reason=reason)
+        answer = QuestionAnswered(
+            question=name, sha256=known[name].asked.sha256, approved=decision is True, reason=reason
+        )
         _write(path, answer)
 
 
-def _write(path: Path, answer: Answer) -> None:
+def _write(path: Path, answer: QuestionAnswered) -> None:
     (path / ANSWERS).mkdir(mode=0o700, exist_ok=True)
     line = answer.model_dump_json().encode()
-    if (chain := user_chain(make=True)) is None:
+    if (chain := _chain(path, make=True)) is None:
         raise RunError(
             "Answers are signed with a key of yours, which has no place: make ~/.local/state (or $XDG_STATE_HOME) a folder that "
             "you can write."
         )
-    with open_regular(path / EVENTS) as log:
-        chain.begin(log.fileno())
     line = chain.signed(line)
     part, name = f".{secrets.token_hex(8)}", f"{answer.question}.json"
     with _folder(path) as folder:
@@ -144,7 +132,7 @@ def _write(path: Path, answer: Answer) -> None:
                 os.unlink(part, dir_fd=folder)
 
 
-def _answered(answer: Answer | None) -> AlreadyAnsweredError:
+def _answered(answer: QuestionAnswered | None) -> AlreadyAnsweredError:
     if answer is None:
         return AlreadyAnsweredError("The question was answered before.")
     how = "approved" if answer.approved else "denied"
@@ -161,16 +149,14 @@ def read_answers(path: Path, questions: Sequence[Question]) -> None:
             each.answer = _read(path, each.asked.question, each.asked.sha256)
 
 
-def _read(path: Path, name: str, sha256: str) -> Answer | None:
-    chain = user_chain()
+def _read(path: Path, name: str, sha256: str) -> QuestionAnswered | None:
+    chain: Chain | None = None
     try:
         with _folder(path) as folder, open_regular(f"{name}.json", folder=folder) as file:
             line = file.read(_MAX_BYTES + 1)
-        if chain is not None:
-            with open_regular(path / EVENTS) as log:
-                chain.begin(log.fileno())
+        if (chain := _chain(path)) is not None:
             chain.check(line)
-        answer = Answer.model_validate_json(line)
+        answer = QuestionAnswered.model_validate_json(line)
     except FileNotFoundError:
         return None
     except (OSError, ValidationError):
@@ -180,6 +166,15 @@ def _read(path: Path, name: str, sha256: str) -> Answer | None:
             f"{path / ANSWERS / name}.json is damaged, or you did not write it on this machine: remove it, and answer again."
         )
     return answer
+
+
+def _chain(path: Path, *, make: bool = False) -> Chain | None:
+    """Return the user's codes for what belongs to a log."""
+    chain = user_chain(make=make)
+    if chain is not None:
+        with open_regular(path / EVENTS) as log:
+            chain.begin(log.fileno())
+    return chain
 
 
 @contextmanager

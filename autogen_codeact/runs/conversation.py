@@ -14,13 +14,12 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
-from autogen_codeact.runs.agents import agent_keys, dump, secrets_of
+from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.events import ConversationReset, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.plan import Plan
 from autogen_codeact.runs.questions import Questions
-from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
-from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.recording import begin_log, boundary, finish_run, logged, recording, task_messages
 from autogen_codeact.runs.resuming import OnRebuild, continued_stream, extend_log
 from autogen_codeact.runs.steps import AgentHistory, RunHistory
 from autogen_codeact.runs.writer import LogWriter
@@ -133,10 +132,8 @@ class RecordedConversation:
         if self.has_begun:
             return
         if self.path is not None:
-            dumped = dump(self.target)
-            log = await LogWriter.create(self.path, Redaction(secrets_of(self.target, dumped)))
+            log = await begin_log(self.path, self.target, task, conversation=True)
             self._began = time.monotonic()
-            log.put(run_started(self.target, task, dumped, conversation=True))
             agents = {name: AgentHistory() for name, _ in agent_keys(self.target)}
             self._attach(log, RunHistory(Questions(log, can_wait=False), agents))
             await self._write_state(log)

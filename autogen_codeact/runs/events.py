@@ -15,6 +15,9 @@ SCHEMA_VERSION = 1
 """Version of the events below; a reader refuses a log with a higher one."""
 
 
+MAX_REASON = 1_000  # characters of the reason for an answer
+
+
 class Event(BaseModel):
     """What all events have.
 
@@ -51,9 +54,8 @@ class AgentInfo(BaseModel):
     """One agent of a run.
 
     Args:
-        name: Its name, unique in the run: within nested teams it is `team/agent`.
+        name: Unique in the run: within nested teams it is `team/agent`.
         executor: Class of its code executor, or None.
-        model: Name of its model, or None.
         tools: Names of its host tools, those of its executor included, which are given again at resume.
         functions: Names of other arguments that are functions, such as `approval_func`, which are given again too.
     """
@@ -117,9 +119,7 @@ class JournalChange(BaseModel):
 class RunResumed(Event):
     """Another process continues the run.
 
-    Args:
-        boundary: `seq` of the boundary where it continues.
-        journals: Sessions that are not what they were, because they were not rebuilt.
+    It goes on at the `boundary` with this `seq`; `journals` are of sessions that were not rebuilt.
     """
 
     type: Literal["run_resumed"] = "run_resumed"
@@ -144,8 +144,7 @@ class MessageLogged(Event):
 class ChunkLogged(Event):
     """The run has yielded a piece of a model's answer or of the output of code.
 
-    Args:
-        message: The `ModelClientStreamingChunkEvent`, as its `dump()` gives it.
+    The message is a `ModelClientStreamingChunkEvent`, as its `dump()` gives it.
     """
 
     type: Literal["chunk"] = "chunk"
@@ -155,8 +154,7 @@ class ChunkLogged(Event):
 class NumberedEvent(Event):
     """What events of model calls and blocks have.
 
-    Args:
-        number: Number of the call or the block among those of the agent, from 1; what is executed at once has one number.
+    The number is that of the call or the block among those of the agent, from 1; what is executed at once has one number.
     """
 
     agent: str
@@ -187,8 +185,6 @@ class ModelCallFinished(NumberedEvent):
 
     Args:
         result: AutoGen's `CreateResult` as JSON, with its usage; None if there is no answer.
-        error: Why there is no answer.
-        duration_s: Seconds that it took.
     """
 
     type: Literal["model_call_finished"] = "model_call_finished"
@@ -209,8 +205,7 @@ class CodeText(BaseModel):
 class BlockStarted(NumberedEvent):
     """An agent runs code; on disk before the code runs.
 
-    Args:
-        blocks: The code: one block in a session, maybe several in process mode.
+    It is one block in a session, maybe several in process mode.
     """
 
     type: Literal["block_started"] = "block_started"
@@ -260,8 +255,7 @@ class HostCallEvent(Event):
 class HostCallStarted(HostCallEvent):
     """A host tool is about to run; on disk before it runs, except for idempotent tools.
 
-    Args:
-        idempotent: Whether calling it again does no harm.
+    `idempotent`: calling it again does no harm.
     """
 
     type: Literal["host_call_started"] = "host_call_started"
@@ -298,12 +292,16 @@ class QuestionAsked(Event):
 
 
 class QuestionAnswered(Event):
-    """The answer to a question takes effect; on disk before the code runs, or the call is made."""
+    """The answer to a question takes effect; on disk before the code runs, or the call is made.
+
+    Until then it is in a file; `sha256` is that of the question.
+    """
 
     type: Literal["question_answered"] = "question_answered"
     question: str
+    sha256: str = ""
     approved: bool
-    reason: str = ""
+    reason: str = Field(default="", max_length=MAX_REASON)
 
 
 class Boundary(Event):

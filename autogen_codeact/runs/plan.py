@@ -15,12 +15,12 @@ from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.runs import events
-from autogen_codeact.runs.answers import MAX_OPEN, MAX_REASON, Answer, Question, digest, read_answers, write_answers
+from autogen_codeact.runs.answers import MAX_OPEN, Question, digest, read_answers, write_answers
 from autogen_codeact.runs.chain import Chain, user_chain
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.folder import MAX_EVENT, MAX_HELD, MemoryLimit, json_cost
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, first_problem, load_run
-from autogen_codeact.runs.steps import AgentHistory, ModelAnswer, StepResult, ToolAnswer
+from autogen_codeact.runs.steps import AgentHistory, Item, ModelAnswer, StepResult, ToolAnswer
 from autogen_codeact.runs.store import EVENTS, run_name
 from autogen_codeact.runs.summary import RunTotals
 from codeact_sandbox.types.result import ToolCall
@@ -152,16 +152,6 @@ def _source(run: Run, raw: RawEvent) -> str:
     return str(message.get("source")) if isinstance(message, dict) else "None"
 
 
-@dataclass
-class _Step:
-    started: events.BlockStarted
-    finished: events.BlockFinished | None = None
-    calls: dict[int, events.HostCallStarted | events.HostCallFinished] = field(default_factory=dict)
-
-
-_Item = ModelAnswer | _Step | ToolAnswer
-
-
 class _Reader:
     """Collects the state of a run from its events."""
 
@@ -169,9 +159,8 @@ class _Reader:
         self.plan = Plan(run)  # what is known so far
         self.clock = RunTotals()
         self._no_state: str | None = None
-        self._items: dict[str, list[_Item]] = {}
         self._requests: dict[tuple[str, int], events.ModelCallStarted] = {}
-        self._steps: dict[tuple[str, int], _Step] = {}
+        self._steps: dict[tuple[str, int], StepResult] = {}
         self._tool_calls: dict[tuple[str, int], ToolAnswer] = {}
         self._stopped: events.LogStopped | None = None
         self._held = self._last_cost = 0
@@ -202,8 +191,8 @@ class _Reader:
             case events.BlockStarted():
                 self._history(event.agent).steps = event.number
                 self._output = ""
-                step = self._steps[event.agent, event.number] = _Step(event)
-                self._items.setdefault(event.agent, []).append(step)
+                step = self._steps[event.agent, event.number] = StepResult(event.number, event.blocks)
+                self._history(event.agent).items.append(step)
             case events.BlockFinished():
                 self._block_finished(event)
             case events.HostCallStarted() | events.HostCallFinished():
@@ -241,8 +230,8 @@ class _Reader:
         read_answers(name, self.plan.questions)
         self.plan.seconds_since = self.clock.seconds
         self._budget = MemoryLimit(MAX_HELD - self._held)
-        for agent, items in self._items.items():
-            self._history(agent).items.extend(self._made(items))
+        for agent, history in self.plan.histories.items():
+            self._complete(agent, history.items)
 
     def _question(self, event: events.QuestionAsked | events.QuestionAnswered) -> None:
         if isinstance(event, events.QuestionAsked):
@@ -255,13 +244,7 @@ class _Reader:
         for each in self.plan.questions:
             if each.asked.question == event.question:
                 each.asked.text, each.used = "", True
-                each.answer = Answer(
-                    question=event.question,
-                    sha256=each.asked.sha256,
-                    approved=event.approved,
-                    reason=event.reason[:MAX_REASON],
-                    time=event.time,
-                )
+                each.answer = event
 
     def _host_call(self, event: events.HostCallStarted | events.HostCallFinished) -> None:
         if event.block:
@@ -272,7 +255,7 @@ class _Reader:
         elif isinstance(event, events.HostCallStarted):
             self._history(event.agent).tool_calls = event.call
             call = self._tool_calls[event.agent, event.call] = ToolAnswer(event.name, event.arguments)
-            self._items.setdefault(event.agent, []).append(call)
+            self._history(event.agent).items.append(call)
         elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
             known.record = event.record
 
@@ -302,8 +285,9 @@ class _Reader:
             self.plan.turn = None
         self.plan.messages.clear()
         self.clock.seconds = 0.0
-        self._items, self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, {}, []
+        self._requests, self._steps, self._tool_calls, self.plan.changes = {}, {}, {}, []
         for history in self.plan.histories.values():
+            history.items.clear()
             history.rebuilt.clear()
         self._held = self._last_cost
 
@@ -314,7 +298,7 @@ class _Reader:
             return
         result = CreateResult.model_validate(event.result) if event.result is not None else None
         answer = ModelAnswer(request.request, result, event.error, request.note)
-        self._items.setdefault(event.agent, []).append(answer)
+        self._history(event.agent).items.append(answer)
 
     def _block_finished(self, event: events.BlockFinished) -> None:
         if event.journal is not None:
@@ -322,26 +306,29 @@ class _Reader:
         if (step := self._steps.get((event.agent, event.number))) is not None:
             step.finished = event
 
-    def _made(self, items: list[_Item]) -> list[ModelAnswer | StepResult | ToolAnswer]:
+    def _complete(self, agent: str, items: list[Item]) -> None:
+        """Say how the steps of an agent have ended."""
         # A failed call at the end may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()
-        return [self._step(each, is_last=each is items[-1]) if isinstance(each, _Step) else each for each in items]
+        for step in items:
+            if isinstance(step, StepResult):
+                self._end(agent, step, is_last=step is items[-1])
 
-    def _step(self, step: _Step, *, is_last: bool) -> StepResult:
-        number, blocks, finished = step.started.number, step.started.blocks, step.finished
+    def _end(self, agent: str, step: StepResult, *, is_last: bool) -> None:
+        finished = step.finished
         if finished is None or (finished.result is None and is_last):
-            asked = (q for q in self.plan.questions if (q.asked.agent, q.asked.block) == (step.started.agent, number))
+            asked = (q for q in self.plan.questions if (q.asked.agent, q.asked.block) == (agent, step.number))
+            notes = [q.note for q in asked if q.asked.tool is not None and not q.used]
             output = self._output if is_last else ""
-            result = interrupted(
-                output, self._calls(step), [q.note for q in asked if q.asked.tool is not None and not q.used]
-            )
-            return StepResult(number, blocks, result, unknown=True)
-        known = self.plan.run.result(finished.result, self._budget) if finished.result is not None else None
+            step.result, step.unknown = interrupted(output, self._calls(step), notes), True
+            return
+        if finished.result is not None:
+            step.result = self.plan.run.result(finished.result, self._budget)
         failed = is_last and self.plan.finished is not None and self.plan.finished.outcome == "failed"
-        return StepResult(number, blocks, known, None if failed and known is not None else finished.error)
+        step.error = None if failed and step.result is not None else finished.error
 
-    def _calls(self, step: _Step) -> list[ToolCall]:
+    def _calls(self, step: StepResult) -> list[ToolCall]:
         """Return the calls to host tools of code without a result; those without an end were under way."""
         return [
             call.record.call(self.plan.run.reading(self._budget))

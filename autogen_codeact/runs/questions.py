@@ -12,7 +12,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.code_runner import OUTPUT_CHUNK
 from autogen_codeact.executors.tools.later import NO_LOG
-from autogen_codeact.runs.answers import MAX_OPEN, Answer, Question, RunWaiting, digest
+from autogen_codeact.runs.answers import MAX_OPEN, Question, RunWaiting, digest
 from autogen_codeact.runs.events import ChunkLogged, HostCallFinished, HostCallStarted, QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.folder import FileStore
 from autogen_codeact.runs.results import CallRecord
@@ -135,7 +135,7 @@ class Questions:
             raise RuntimeError(f"the question could not be kept: {self._log.stopped}")
         return question
 
-    async def _use(self, question: Question, answer: Answer) -> tuple[bool, str]:
+    async def _use(self, question: Question, answer: QuestionAnswered) -> tuple[bool, str]:
         if not question.used:
             question.used = True
             name = question.asked.question

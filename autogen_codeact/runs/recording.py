@@ -18,7 +18,7 @@ from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChun
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.capabilities import capabilities_of
-from autogen_codeact.runs.agents import Dumped, describe_agents, dump, process_info, remove_secrets, secrets_of
+from autogen_codeact.runs.agents import describe_agents, dump, process_info, remove_secrets, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.questions import CallRecorder, Questions
@@ -60,11 +60,9 @@ async def recorded(
         RunWaiting: The run has ended with a question of `Later()`, until it is answered: `resume` goes on.
         BaseException: What the agent or team raised.
     """
-    dumped = dump(agent_or_team)
-    log = await LogWriter.create(path, Redaction(secrets_of(agent_or_team, dumped)))
+    messages = task_messages(task)
+    log = await begin_log(path, agent_or_team, messages)
     try:
-        messages = task_messages(task)
-        log.put(run_started(agent_or_team, messages, dumped))
         questions = Questions(log)
         with recording(agent_or_team, log, RunHistory(questions)):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
@@ -90,18 +88,20 @@ def task_messages(task: object) -> list[BaseChatMessage] | None:
     return None
 
 
-def run_started(
+async def begin_log(
+    path: Path | str,
     agent_or_team: ChatAgent | BaseTeam,
     task: list[BaseChatMessage] | None,
-    dumped: Dumped,
     *,
     conversation: bool = False,
-) -> RunStarted:
-    """Return the first event of a log; the secrets are removed from `dumped`."""
+) -> LogWriter:
+    """Begin the log of a run: with what runs, without its secrets."""
+    dumped = dump(agent_or_team)
+    log = await LogWriter.create(path, Redaction(secrets_of(agent_or_team, dumped)))
     secrets: list[str] = []
     if isinstance(dumped, dict):
         remove_secrets(dumped, "", secrets)
-    return RunStarted(
+    started = RunStarted(
         run=uuid4().hex,
         kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",
         name=agent_or_team.name,
@@ -113,6 +113,8 @@ def run_started(
         process=process_info(),
         conversation=conversation,
     )
+    log.put(started)
+    return log
 
 
 async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:

@@ -21,7 +21,15 @@ from autogen_codeact.agents.step_record import RunEnded
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.answers import RunWaiting
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, SessionRebuilt
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    BlockStarted,
+    CodeText,
+    HostCallFinished,
+    HostCallStarted,
+    JournalChange,
+    SessionRebuilt,
+)
 from autogen_codeact.runs.folder import FileStore, result_record
 from autogen_codeact.runs.questions import LoggedStep, Questions
 from autogen_codeact.runs.reader import first_problem
@@ -49,15 +57,23 @@ class ModelAnswer:
     note: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepResult:
-    """How code ended."""
+    """How code ended.
+
+    Args:
+        unknown: Whether the process ended while it ran.
+        finished: What the log says of its end.
+        calls: What the log says of its calls to host tools.
+    """
 
     number: int
     blocks: list[CodeText]
-    result: CodeResult | None
+    result: CodeResult | None = None
     error: ErrorInfo | None = None
     unknown: bool = False
+    finished: BlockFinished | None = None
+    calls: dict[int, HostCallStarted | HostCallFinished] = field(default_factory=dict)
 
     @property
     def broke(self) -> SandboxError | None:
@@ -76,6 +92,10 @@ class ToolAnswer:
     record: CallRecord | None = None  # None if the process ended during the call
 
 
+Item = ModelAnswer | StepResult | ToolAnswer
+T = TypeVar("T", ModelAnswer, StepResult, ToolAnswer)
+
+
 @dataclass
 class AgentHistory:
     """What one agent received before the run was interrupted, according to the log.
@@ -87,7 +107,7 @@ class AgentHistory:
         calls: Number of the last call of its model; the same for steps and calls to tools.
     """
 
-    items: list[ModelAnswer | StepResult | ToolAnswer] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
     rebuilt: list[Any] = field(default_factory=list)
     answers: int = 0
     calls: int = 0
@@ -114,9 +134,6 @@ class RunHistory:
     notes: dict[str, str] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     at_turn: bool = False
-
-
-Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 
 class RunDivergedError(RunError):
@@ -266,7 +283,7 @@ class AgentSteps:
 
     # Answers from the log
 
-    def _take(self, kind: type[Item], fits: Callable[[Item], bool], otherwise: str) -> Item | None:
+    def _take(self, kind: type[T], fits: Callable[[T], bool], otherwise: str) -> T | None:
         """Return an answer, whatever the order in which agents ask; None if there is none."""
         items = self.history.items
         for at, item in enumerate(items):

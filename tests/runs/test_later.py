@@ -19,7 +19,7 @@ from autogen_codeact.batch import Task
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Later, ToolApproval
 from autogen_codeact.executors.tools.later import NO_LOG
 from autogen_codeact.runs import AlreadyAnsweredError, RunError, RunWaiting, list_runs, recorded, resume, resumed
-from autogen_codeact.runs.answers import ANSWERS, Answer, digest
+from autogen_codeact.runs.answers import ANSWERS, digest
 from autogen_codeact.runs.events import QuestionAnswered, QuestionAsked
 from autogen_codeact.runs.plan import answered, make_plan
 from autogen_codeact.runs.store import EVENTS
@@ -153,7 +153,7 @@ async def test_answer_that_this_user_has_not_written_is_refused(bubblewrap: None
         await waiting(agent(executor, python(FIRST), "done", approval_func=Later()), folder)
     question = make_plan(folder).questions[0].asked
     (folder / "answers").mkdir()
-    answer = Answer(question="q1", sha256=question.sha256, approved=True)
+    answer = QuestionAnswered(question="q1", sha256=question.sha256, approved=True)
     (folder / "answers" / "q1.json").write_text(answer.model_dump_json())
     with pytest.raises(RunError, match=r"q1\.json is damaged, or you did not write it on this machine: remove it"):
         await resume(folder)
