@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from typing import BinaryIO
@@ -20,7 +19,7 @@ from codeact_sandbox.files.manifests import (
     has_hash,
 )
 from codeact_sandbox.files.service import FileService
-from codeact_sandbox.files.workspace import HostFile, Workspace, signature_of
+from codeact_sandbox.files.workspace import HostFile, Workspace
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import checked_entries
@@ -55,11 +54,10 @@ class ReplayWorkspace:
         self._files = FileService(client)
         self._run_block = run_block
         self._reader = Workspace(workspace.root, selection=workspace.selection)
-        self._in_sandbox = workspace.in_sandbox
         self._by_fingerprint: dict[str, HostFile] = {}
         self._saved: BinaryIO | None = None  # the workspace at its beginning
-        # Marks of the sandbox's files as in manifests, or a note that they were the host's from the beginning.
-        self._inside: Manifest = {}
+        # Marks of the sandbox's files as in manifests.
+        self._inside: Manifest = {name: file.fingerprint for name, file in workspace.in_sandbox.items()}
 
     async def begin(self, fingerprints: set[str], size: int) -> None:
         """Save the workspace, which has at most so many bytes; close the network, and find the files that are needed."""
@@ -74,14 +72,9 @@ class ReplayWorkspace:
 
     def _read_host(self, sizes: set[int]) -> None:
         for file in self._reader.outgoing():
-            mark = "as on the host:"
-            as_sent = self._is_as_sent(file)
             if file.size in sizes and file.size <= MAX_HASHED_BYTES:
                 with contextlib.suppress(SandboxFileError):
-                    mark = fingerprint_of(file.size, self._reader.read(file))
-                    self._by_fingerprint[mark] = file
-            if as_sent:
-                self._inside[file.name] = mark
+                    self._by_fingerprint[fingerprint_of(file.size, self._reader.read(file))] = file
 
     async def _read_own(self) -> None:
         """Hash files that only the sandbox has, from its start, such as the module of functions."""
@@ -91,13 +84,6 @@ class ReplayWorkspace:
             if is_safe(name) and size <= left:
                 left -= size
                 self._inside[name] = await fingerprint_in_sandbox(self._client.requests, name, size)
-
-    def _is_as_sent(self, file: HostFile) -> bool:
-        try:
-            known = self._in_sandbox.get(file.name)
-            return known is not None and signature_of(os.lstat(file.path)) == known.signature
-        except OSError:
-            return False
 
     # Files
 

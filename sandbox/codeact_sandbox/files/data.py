@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codeact_sandbox.files.service import FileService, unreadable
-from codeact_sandbox.types.errors import SandboxStartError
+from codeact_sandbox.files.service import FileService
+from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.host_paths import DataEntry
 from codeact_sandbox.types.skills import FILE, find_skills
@@ -31,16 +30,11 @@ async def check_data(service: FileService, options: SandboxOptions) -> None:
     entries = [("data", str(entry.path), entry.target) for entry in map(DataEntry, options.data)]
     if options.skills:
         entries += [("skills", str(each.folder), f"{each.target}/{FILE}") for each in find_skills(options.skills)]
-    if not entries:
-        return
-    found = await service.ask("check", "/data", paths=[target for _, _, target in entries])
-    if not isinstance(found, list) or len(found) != len(entries):
-        raise unreadable("/data")
-    for (option, path, _), number in zip(entries, found, strict=True):
-        shown = printable(path)
-        if number == errno.EACCES:
-            raise SandboxStartError(
-                f"{option}={shown!r} can't be read by the sandbox's user: let everybody read it (`chmod -R a+rX {shown}`)"
-            )
-        if number:
-            raise SandboxStartError(f"{option}={shown!r} can't be read in the sandbox: {os.strerror(number)}")
+    for option, path, target in entries:
+        try:
+            await service.ask("check", target)
+        except SandboxFileError as error:
+            shown, reason = printable(path), f"in the sandbox: {error.strerror}"
+            if error.errno == errno.EACCES:
+                reason = f"by the sandbox's user: let everybody read it (`chmod -R a+rX {shown}`)"
+            raise SandboxStartError(f"{option}={shown!r} can't be read {reason}") from error

@@ -24,6 +24,11 @@ class Synced:
     digest: bytes | None  # the digest of its content; None if it is large
     fresh: bool  # whether it may still change on the host without a new signature
 
+    @property
+    def fingerprint(self) -> str:
+        """Its mark in a manifest."""
+        return f"{self.signature[0]}:{self.digest.hex() if self.digest is not None else ''}"
+
 
 Manifest = dict[str, str]
 """Marks by name: a file's size and, behind a colon, the hash of its content, or nothing if that is not known."""
@@ -69,7 +74,7 @@ async def make_manifest(
     for name, size in [(entry["name"], entry["size"]) for entry in entries if is_safe(entry["name"])]:
         same = known.get(name)
         if same is not None and same.digest is not None and same.signature[0] == size:
-            manifest[name] = f"{size}:{same.digest.hex()}"
+            manifest[name] = same.fingerprint
         else:
             manifest[name] = fingerprint_of(size)
             unknown[name] = size

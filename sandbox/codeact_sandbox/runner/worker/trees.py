@@ -189,20 +189,9 @@ def _open(path, flags=0):
 # Single files and folders
 
 
-def check(path, paths):
-    """Return the number of the error with which each of some files and folders can't be read, or 0."""
-    return [_problem(each) for each in paths]
-
-
-def _problem(path):
-    try:
-        if os.path.isdir(path):
-            os.close(os.open(os.path.join(path, "."), os.O_RDONLY | os.O_DIRECTORY))
-        else:
-            _open(path).close()
-    except OSError as error:
-        return error.errno or errno.EIO
-    return 0
+def check(path):
+    """Raise the error with which a file or folder can't be read."""
+    os.close(os.open(os.path.join(path, ".") if os.path.isdir(path) else path, os.O_RDONLY))
 
 
 def read(target, path, offset, size, most=None):
