@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import posixpath
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,30 +130,14 @@ def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
 
 async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[HostFile]) -> list[BaseException | None]:
     """Send some files at the same time, and return the exception of each, or None."""
-    small = [file for file in batch if file.size <= CHUNK]
-    contents = await in_thread(_read_all, workspace, small) if small else {}
     service = FileService(sandbox)
 
     async def send(file: HostFile) -> None:
-        content = contents.pop(file.name, None)
-        if isinstance(content, SandboxError):
-            raise content
-        if content is None:
-            await service.send(file.name, file.mode, in_threads(workspace.read(file)))
-        else:
-            await service.send(file.name, file.mode, content)
+        chunks = workspace.read(file)
+        content = await in_thread(b"".join, chunks) if file.size <= CHUNK else in_threads(chunks)
+        await service.send(file.name, file.mode, content)
 
     return await asyncio.gather(*map(send, batch), return_exceptions=True)
-
-
-def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> dict[str, bytes | SandboxError]:
-    contents: dict[str, bytes | SandboxError] = {}
-    for file in files:
-        try:
-            contents[file.name] = b"".join(workspace.read(file))
-        except SandboxError as error:
-            contents[file.name] = error
-    return contents
 
 
 async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
@@ -198,16 +182,6 @@ async def pull_changed(workspace: Workspace, sandbox: RunnerClient) -> tuple[Art
     return await to_the_end(pull_them())
 
 
-@dataclass
-class _Refused:
-    """Files that were not stored for the same reason."""
-
-    number: int
-    reason: str
-    is_protected: bool
-    entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
-
-
 class _Pull:
     """Stores files on the host: those with content, then those still to be read in the sandbox; for threads."""
 
@@ -218,7 +192,8 @@ class _Pull:
         self.workspace = workspace
         self.source = source
         self._stored: list[Artifact] = []
-        self._refused: dict[tuple[int, str], _Refused] = {}
+        # By the number of the error, its reason, and whether the name is protected.
+        self._refused: defaultdict[tuple[int, str, bool], list[tuple[dict[str, Any], str]]] = defaultdict(list)
 
     def begin(self, entries: object, data: bytes) -> None:
         """Sort the files, and store the first of those that have content; finish if these are all."""
@@ -263,32 +238,31 @@ class _Pull:
         reason = str(error.reason or error.strerror or error)
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
-        key = number, reason if error.reason is not None and number != errno.EINVAL else ""
-        is_protected = isinstance(error, ProtectedNameError)
-        group = self._refused.setdefault(key, _Refused(number, printable(reason), is_protected))
-        group.entries.append((entry, reason))
+        key = reason if error.reason is not None and number != errno.EINVAL else ""
+        self._refused[number, key, isinstance(error, ProtectedNameError)].append((entry, reason))
 
     def finish(self) -> tuple[Artifact, ...]:
         """Report the files that were not stored, in the result, with a limited number of sentences."""
         listed: list[Artifact] = []
         workspace = self.workspace
-        for group in self._refused.values():
-            for entry, _ in group.entries:
+        for (number, _, is_protected), group in self._refused.items():
+            reason = printable(group[0][1])
+            for entry, _ in group:
                 workspace.differs(entry["name"])
                 # What code has closed itself, it does not give away.
-                if not group.is_protected and group.number != errno.EACCES:
-                    workspace.miss(entry["name"], group.reason)
-            if group.is_protected and not workspace.first_report(group.reason):
+                if not is_protected and number != errno.EACCES:
+                    workspace.miss(entry["name"], reason)
+            if is_protected and not workspace.first_report(reason):
                 continue
-            count, room = len(group.entries), max(0, MAX_LISTED - len(listed))
-            if count > room or group.is_protected or group.number == errno.EDQUOT:
-                shown = printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]
+            count, room = len(group), max(0, MAX_LISTED - len(listed))
+            if count > room or is_protected or number == errno.EDQUOT:
+                shown = printable(group[0][0]["name"])[:MAX_NAME_SHOWN]
                 others = f" (and {count - 1:,} more)" if count > 1 else ""
-                workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
+                workspace.note(f"Not copied to work_dir: {shown}{others}: {reason}")
             # Models read it, and must not see paths of the host.
             listed += [
-                artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
-                for entry, reason in group.entries[:room]
+                artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {why}")
+                for entry, why in group[:room]
             ]
         self.result = tuple(sorted([*self._stored, *listed], key=lambda item: item.name))
         return self.result

@@ -235,12 +235,8 @@ class Workspace:
     def mark_synced(self, names: Iterable[str]) -> None:
         """Remember that the sandbox has these files as the last `outgoing` saw them."""
         for name in names:
-            status = self._scanned.get(name)
-            if status is None:
-                with suppress(OSError):
-                    status = os.lstat(self.root / name)
-            if status is not None:
-                self._mark(name, status, self._digests.get(name), fresh=self._is_fresh(status))
+            status = self._scanned[name]
+            self._mark(name, status, self._digests.get(name), fresh=self._is_fresh(status))
 
     def mark_folders(self, names: Iterable[str]) -> None:
         """Remember that the sandbox has these empty folders."""
