@@ -72,7 +72,7 @@ class Quota:
 
 
 class HostFolder:
-    """A folder of the host, whose path must lead to the same folder as at the first use. One thread at a time may use it."""
+    """A folder of the host, whose path must lead to the same folder as at the first use. One thread at a time may write to it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
