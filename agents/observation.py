@@ -130,13 +130,8 @@ async def as_message(
     return UserMessage(content=[text, *images] if images else text, source=source)
 
 
-def describe_calls(calls: Sequence[ToolCall]) -> str:
-    """Describe calls to host tools, one a line, and which of them took effect."""
-    return "\n".join(call_lines(calls))
-
-
 def call_lines(calls: Sequence[ToolCall]) -> list[str]:
-    """Describe calls to host tools, in at most 41 lines."""
+    """Describe calls to host tools, in at most 41 lines, and which of them took effect."""
     half = MAX_CALLS_SHOWN // 2
     gap = [f"- [… {len(calls) - 2 * half} more …]"] if len(calls) > MAX_CALLS_SHOWN else []
     shown = [*calls[:half], *calls[-half:]] if gap else calls
@@ -251,7 +246,7 @@ def _remarks(result: ExecutionResult, value: str | None, *, session: bool, visio
     if result.exit_code != 0 and result.tool_calls and result.outcome != "denied":
         refused = sum(call.outcome == "refused" for call in result.tool_calls)
         head = CALLS_MADE if not refused else SOME_REFUSED if refused < len(result.tool_calls) else ALL_REFUSED
-        lines.append(f"{head}\n{describe_calls(result.tool_calls)}")
+        lines += [head, *call_lines(result.tool_calls)]
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
         lines.append(f"Host tools returned {images} image{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes
