@@ -58,7 +58,7 @@ MAX_LOOKED_AT_CHARS = 10_000
 _OTHER_FORM = re.compile(
     r"^[ \t]*(?:>>> \S|<(?:code|python)>|<(?:code|llm-code|python|tool_code|pre)(?: [^<>\n]{0,99})?>[ \t]*$"
     r"|<tool_call>|<function=)"
-    r"|`{3,}(?:python3?|py|bash|sh|shell) [^`\n]+`{3,}"
+    r"|`{3,}(?:python3?|py|bash|sh|shell) [^`\n]+`{3,}|^[ \t]*>[ \t>]*`{3,}(?:python3?|py|bash|sh|shell)[ \t]*$"
     r"|^[ \t]*\{\"(?:name|tool|action)\": ?\"[\w.-]{1,64}\", ?\"(?:arguments|parameters|args|input|action_input)\": ?[{\"]"
     r"|<\|python_tag\|>|(?-i:\[(?:PYTHON|CODE)\])(?=[ \t]*$|.*\[/)|<code>[ \t]*$",
     re.MULTILINE | re.IGNORECASE,

@@ -13,6 +13,7 @@ The text is read as CommonMark. Where models deviate from that:
 - When they do not balance, the outer block was never closed: it ends before the inner fence, incomplete, and reading
   goes on with the inner one. Output and documents (`OUTPUT_LABELS`, `DOCUMENT_LABELS`) take all up to the end
   instead, because what they quote must not run.
+- A fence in a block quote is part of a quotation, and no block.
 - ``<execute>`` tags hold code as it is, or one fenced block. A tag in backticks or in the middle of a sentence is
   only mentioned.
 - What a model thinks, in tags such as ``<think>``, is not looked at. The first opening tag may be missing: some prompts end
@@ -26,7 +27,7 @@ items over three hundred times. Here every character is read a bounded number of
 
 import re
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Literal
 
@@ -58,11 +59,9 @@ _OUTSIDE = re.compile("```+|~~~+|<!--|" + "|".join(_TAGS) + "|" + _THOUGHT.patte
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
 # smolagents instructs models to write this behind a closing fence, as a stop sequence.
 _STOP = "<end_code>"
-_CONTAINERS = re.compile(r"(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*+")
+_CONTAINERS = re.compile(r"(?:[ \t]|(?:[-+*]|\d{1,9}[.)])[ \t])*+")
 _BLANKS = re.compile(r"[ \t]*+")
 _BLANK_LINES = re.compile(r"(?:[ \t]*+\n)*+")
-# Each level costs one pass over the quoted lines.
-_DEEPEST_QUOTE = 20
 # Each costs one pass over the code.
 _MOST_TRIES = 20
 
@@ -80,9 +79,9 @@ class ExtractedBlock:
     end: int = field(default=-1, compare=False)  # where its closing fence or tag ends, with "\\n" as line endings
 
 
-def extract_code_blocks(text: str, depth: int = 0) -> list[ExtractedBlock]:
-    """Find every fenced block and every ``<execute>`` tag of a text, in the order written; `depth` is that of a block quote."""
-    return _scan(text, depth).blocks
+def extract_code_blocks(text: str) -> list[ExtractedBlock]:
+    """Find every fenced block and every ``<execute>`` tag of a text, in the order written."""
+    return _scan(text).blocks
 
 
 def without_thoughts(text: str) -> str:
@@ -104,9 +103,9 @@ def split_thoughts(text: str, *, cut_off: bool = False) -> tuple[str, str]:
     return "\n".join(thoughts), "".join([*kept, scanner.text[at:]]).strip()
 
 
-def _scan(text: str, depth: int = 0) -> "_Scanner":
-    scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"), depth)
-    at = 0 if depth else scanner.skip_unopened_thought()
+def _scan(text: str) -> "_Scanner":
+    scanner = _Scanner(text.replace("\r\n", "\n").replace("\r", "\n"))
+    at = scanner.skip_unopened_thought()
     while match := _OUTSIDE.search(scanner.text, at):
         at = scanner.take(match)
     return scanner
@@ -131,7 +130,6 @@ class _Fence:
     body: int  # where its content begins
     indent: int  # columns before the line's first character
     columns: int  # columns before the fence itself, a list marker included
-    quotes: int
     glued: int | None = None
     end: int = -1
     after: int = -1
@@ -148,10 +146,9 @@ class _Fence:
 
 @dataclass(slots=True)
 class _Scanner:
-    """One pass over one text; the lines of a block quote are a text of their own."""
+    """One pass over one text."""
 
     text: str
-    depth: int = 0
     blocks: list[ExtractedBlock] = field(default_factory=list)
     seen: int = 0
     line_start: int = 0
@@ -279,23 +276,7 @@ class _Scanner:
             return match.end()
         self.tried = self.line_start
         fence = _opening(self.text, self.line_start, match)
-        if fence is None or self.depth + fence.quotes > _DEEPEST_QUOTE:
-            return match.end()
-        return self._quote(fence, match.start()) if fence.quotes else self._block(fence)
-
-    def _quote(self, fence: _Fence, at: int) -> int:
-        """Read the lines of a block quote, as deep as `fence` stands in it, without their quote marks."""
-        marks = re.compile(r"[ \t]*+>" * fence.quotes + " ?")
-        start = self.text.rfind(">", self.line_start, at) + 1
-        lines = [self.text[start + (self.text[start] == " ") : fence.body]]
-        at = fence.body
-        while match := marks.match(self.text, at):
-            at = _next_line(self.text, match.end())
-            lines.append(self.text[match.end() : at])
-        above = self._line(fence.start) - 1
-        for block in extract_code_blocks("".join(lines), self.depth + fence.quotes):
-            self.blocks.append(replace(block, line=block.line + above, end=at))
-        return at
+        return self._block(fence) if fence is not None else match.end()
 
     def _block(self, outer: _Fence) -> int:
         """Read from an opening fence to the end of its block, with the blocks that are nested in it."""
@@ -350,7 +331,7 @@ def _feed(text: str, stack: list[_Fence], start: int, match: re.Match[str]) -> N
     line = _opening(text, start, match)
     if line is None:
         _note_glued(text, stack[-1], match)
-    elif not line.quotes:
+    else:
         while stack and stack[-1].role_of(line) != "end" and stack[-1].glued is not None:
             _close(stack, stack[-1].glued, stack[-1].glued + stack[-1].size)
         role = stack[-1].role_of(line) if stack else None
@@ -377,19 +358,19 @@ def _close(stack: list[_Fence], end: int, after: int) -> None:
 
 
 def _opening(text: str, start: int, match: re.Match[str]) -> _Fence | None:
-    """Read a line as an opening fence, if it can be one: only quote and list marks before it, no backtick behind it."""
+    """Read a line as an opening fence, if it can be one: only list marks before it, no backtick behind it."""
     if not _CONTAINERS.fullmatch(text, start, match.start()):
         return None
     mark, body = match[0][0], _next_line(text, match.end())
     info = text[match.end() : body].strip(" \t\n").removesuffix(_STOP)
     prefix = text[start : match.start()]
-    columns = _width(prefix[prefix.rfind(">") + 1 :]) if prefix else 0
+    columns = _width(prefix)
     # Tracebacks underline with tildes, far to the right and followed by carets.
     underline = mark == "~" and columns > 3 and info and not _LABEL_START.match(info)
     if underline or (mark == "`" and "`" in info):
         return None
-    indent = _width(prefix[: skip(_BLANKS, prefix, 0)]) if prefix else 0
-    return _Fence(mark, len(match[0]), info, start, body, indent, columns, prefix.count(">"))
+    indent = _width(prefix[: skip(_BLANKS, prefix, 0)])
+    return _Fence(mark, len(match[0]), info, start, body, indent, columns)
 
 
 def _only_fence(code: str) -> ExtractedBlock | None:
@@ -397,7 +378,7 @@ def _only_fence(code: str) -> ExtractedBlock | None:
     match = _OUTSIDE.match(code)
     if match is None or match[0][0] not in _RUNS:
         return None
-    scanner = _Scanner(code, _DEEPEST_QUOTE)
+    scanner = _Scanner(code)
     end = scanner.take(match)
     return scanner.blocks[0] if end == len(code) and len(scanner.blocks) == 1 else None
 

@@ -138,6 +138,7 @@ def test_a_long_text_is_read(unit: str) -> None:
         "def add(a, b):\n    return a + b",
         ">>> print(1)\n1",
         "[PYTHON]\nprint(1)\n[/PYTHON]",
+        "> ```python\n> print(1)\n> ```",
         "Sure:\n<code>\nprint(1)\n</code>",
     ],
 )

@@ -45,7 +45,6 @@ async def test_text_behind_the_code_is_shown_and_not_sent_back(session: SandboxC
 @pytest.mark.parametrize(
     "text",
     [
-        "> ```python\n> print(1)\n> ```\n",
         "<execute>\nprint(1)\n\n</execute>",
         "```python\nprint(1)```\n",
         "```python\r\nprint(1)\r\n```\r\n",
