@@ -96,11 +96,6 @@ def requested_delay(error: Exception) -> float | None:
         return None
 
 
-def is_unusable_log(error: BaseException) -> bool:
-    """Return whether an error says that a run log can't be continued, so that the task needs a new one."""
-    return isinstance(error, RunError | LogLocked | FileExistsError) and not isinstance(error, RunIsFinishedError)
-
-
 def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -> float:
     """Return the seconds to wait before the next attempt."""
     delay = min(backoff_s * 2.0 ** min(failures - 1, 30), MAX_BACKOFF_S)
@@ -216,7 +211,7 @@ class Worker:
     async def start(self, context: BatchContext) -> None:
         """Find out which sandboxes this machine has; the pool begins to start them when the first one is used."""
         self.context, settings = context, context.settings
-        most = settings.max_sandboxes or settings.concurrency
+        most = settings.concurrency
         options: dict[str, Any] = {"mode": "session", **context.options, "backend": context.kind}
         # In a thread: to ask an engine takes some milliseconds.
         self._pool = await asyncio.to_thread(
@@ -291,7 +286,9 @@ class _Attempt:
         return AttemptError(
             self._row("failed", end, error_class=type(error).__name__, error=text),
             retryable=is_retryable(error),
-            unusable_log=is_unusable_log(error),
+            # The log can't be continued, so that the task needs a new one.
+            unusable_log=isinstance(error, RunError | LogLocked | FileExistsError)
+            and not isinstance(error, RunIsFinishedError),
             retry_after=requested_delay(error),
         )
 

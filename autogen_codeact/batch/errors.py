@@ -13,22 +13,6 @@ class BatchError(Exception):
     """The batch can't go on; the message says what to do."""
 
 
-class BatchTasksError(BatchError):
-    """The tasks of the batch can't be read at all: no file, an empty one, or of an unknown form."""
-
-
-class BatchFolderError(BatchError):
-    """The folder of the batch can't be used: another's, locked, read-only, or the disk is full."""
-
-
-class BatchChangedError(BatchError):
-    """A task or the configuration differs from what the folder has."""
-
-
-class BatchBackendError(BatchError):
-    """Where the attempts of the batch are to run can't be reached or used."""
-
-
 class BatchBudgetError(BatchError):
     """The budget of the batch is used up; what was not done is done when the batch is run again."""
 

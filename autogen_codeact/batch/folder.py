@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.batch.results import AGAIN, MAX_LINE, RESULTS, Results, Row
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.runs.atomic_file import PART, atomic_binary_file
@@ -73,7 +73,7 @@ class BatchFolder:
             folder._open(configuration)
         except OSError as error:
             folder.close()
-            raise BatchFolderError(_reason(path, error)) from error
+            raise BatchError(_reason(path, error)) from error
         except BaseException:
             folder.close()
             raise
@@ -81,11 +81,11 @@ class BatchFolder:
 
     def _open(self, configuration: Mapping[str, Any]) -> None:
         if self.path.exists() and not self.path.is_dir():
-            raise BatchFolderError(f"{self.path} is a file: the results of a batch need a folder.")
+            raise BatchError(f"{self.path} is a file: the results of a batch need a folder.")
         self.path.mkdir(parents=True, exist_ok=True)
         manifest = self.path / MANIFEST
         if not manifest.exists() and any(each.name != LOCK and not _is_part(each) for each in self.path.iterdir()):
-            raise BatchFolderError(f"{self.path} has other things in it and no batch: give a new or an empty folder.")
+            raise BatchError(f"{self.path} has other things in it and no batch: give a new or an empty folder.")
         self._take_lock()
         self._keep_private()
         for part in filter(_is_part, self.path.iterdir()):
@@ -115,14 +115,14 @@ class BatchFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BatchFolderError(f"another process is working on {self.path}: wait until it has ended.") from None
+            raise BatchError(f"another process is working on {self.path}: wait until it has ended.") from None
 
     def _keep_private(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._release = keep_private(descriptor, with_workspaces=True)
         except PermissionError as error:
-            raise BatchFolderError(f"A batch can't be kept in {self.path}: {error.strerror}.") from None
+            raise BatchError(f"A batch can't be kept in {self.path}: {error.strerror}.") from None
         finally:
             os.close(descriptor)
 
@@ -132,15 +132,13 @@ class BatchFolder:
                 manifest = from_json(file.read(MAX_LINE))
             version, before = manifest["schema_version"], dict(manifest["configuration"])
         except (ValueError, KeyError, TypeError):
-            raise BatchFolderError(
-                f"{self.path / MANIFEST} is damaged or not of a batch: give another folder."
-            ) from None
+            raise BatchError(f"{self.path / MANIFEST} is damaged or not of a batch: give another folder.") from None
         if not isinstance(version, int) or version > SCHEMA_VERSION:
-            raise BatchFolderError(f"{self.path} was written by a newer version of autogen-codeact: update it.")
+            raise BatchError(f"{self.path} was written by a newer version of autogen-codeact: update it.")
         now = from_json(to_json(configuration))
         changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
         if changed and not self._accept:
-            raise BatchChangedError(
+            raise BatchError(
                 f"{self.path} was made with another configuration: {', '.join(changed)} changed; {ACCEPT}."
             )
         if changed:
@@ -171,7 +169,7 @@ class BatchFolder:
             task = by_id.get(id_)
             others += task is None or repeat > repeats
             if task is not None and not self._accept and not _is_of(known.log, task):
-                raise BatchChangedError(f"{self.path} was made with another task {id_!r}; {ACCEPT}.")
+                raise BatchError(f"{self.path} was made with another task {id_!r}; {ACCEPT}.")
         return others
 
     def is_done(self, task: Task, repeat: int) -> bool:
@@ -220,7 +218,7 @@ class BatchFolder:
                     os.ftruncate(self._descriptor, size)
                 raise
         except OSError as error:
-            raise BatchFolderError(_reason(self.path, error)) from error
+            raise BatchError(_reason(self.path, error)) from error
         return size
 
     def compact(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, prepare, read_log
-from autogen_codeact.batch.errors import AttemptError, BatchBackendError
+from autogen_codeact.batch.errors import AttemptError, BatchError
 from autogen_codeact.batch.ray_worker import Folders, RayWorker, Sent
 from autogen_codeact.batch.results import Row
 from autogen_codeact.batch.settings import ModelGate
@@ -45,7 +45,7 @@ async def connected(address: str) -> AsyncIterator[Any]:
     try:
         ray = import_module("ray")
     except ImportError as error:
-        raise BatchBackendError("Ray is an extra: pip install 'autogen-codeact[ray]'") from error
+        raise BatchError("Ray is an extra: pip install 'autogen-codeact[ray]'") from error
     if ray.is_initialized():
         yield ray
         return
@@ -65,9 +65,9 @@ async def _within(seconds: float, work: Any, *arguments: Any) -> Any:
         async with asyncio.timeout(seconds):
             return await asyncio.to_thread(work, *arguments)
     except TimeoutError:
-        raise BatchBackendError(f"Ray did not answer within {seconds:g} s.") from None
+        raise BatchError(f"Ray did not answer within {seconds:g} s.") from None
     except Exception as error:
-        raise BatchBackendError(f"Ray can't be used: {printable(str(error))}") from error
+        raise BatchError(f"Ray can't be used: {printable(str(error))}") from error
 
 
 def _init(ray: Any, address: str) -> None:
@@ -82,7 +82,7 @@ async def _probe(address: str) -> None:
     shown, answer = printable(address), b""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal() or int(port) > 65535:
-        raise BatchBackendError(
+        raise BatchError(
             f"{shown!r} is not an address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` prints it, on a "
             "machine of the cluster."
         )
@@ -98,11 +98,11 @@ async def _probe(address: str) -> None:
                 writer.close()
     except OSError as error:
         reason = "it does not answer" if isinstance(error, TimeoutError) else str(error)
-        raise BatchBackendError(
+        raise BatchError(
             f"There is no Ray cluster at {shown}: {reason}. `ray status --address {shown}` on that machine says whether it runs."
         ) from error
     if len(answer) < _FRAME or answer[3] != 4:
-        raise BatchBackendError(f"What answers at {shown} is not Ray: give the address of its head node.")
+        raise BatchError(f"What answers at {shown} is not Ray: give the address of its head node.")
 
 
 class Ray:
@@ -137,7 +137,7 @@ class Ray:
         self._opened = AsyncExitStack()
         self._gate: ModelGate
         self._setup = b""
-        self._seats: asyncio.Queue[tuple[Any, str] | BatchBackendError]
+        self._seats: asyncio.Queue[tuple[Any, str] | BatchError]
         """Places for an attempt: an actor that is ready, and its node; or why one can't be used."""
         self._offers: set[asyncio.Task[None]] = set()
 
@@ -148,7 +148,7 @@ class Ray:
         count = self._wanted or math.ceil(concurrency / TASKS_PER_ACTOR)
         share = math.ceil(concurrency / count)
         self._gate, self._seats = context.gate, asyncio.Queue()
-        self._setup = _pickled(ray, context, count, share)
+        self._setup = _pickled(ray, context, share)
         actors = [ray.remote(RayWorker).options(**self._options).remote() for _ in range(count)]
         self._opened.push_async_callback(_stop, ray, actors)
         for each in actors * share:
@@ -159,7 +159,7 @@ class Ray:
         except TimeoutError:
             shown = ("num_cpus", "num_gpus", "resources")  # others may hold secrets
             needed = {name: value for name, value in self._options.items() if name in shown}
-            raise BatchBackendError(
+            raise BatchError(
                 f"no Ray actor was ready within {self._start_timeout:g} s. Each has the options {needed}, and the cluster has "
                 f"{ray.cluster_resources()}: change actor_options=, or give a longer start_timeout= if nodes are being added."
             ) from None
@@ -167,7 +167,7 @@ class Ray:
     async def run(self, work: AttemptWork) -> Row:
         """Run one attempt in an actor that is ready."""
         seat = await self._seats.get()
-        if isinstance(seat, BatchBackendError):
+        if isinstance(seat, BatchError):
             raise seat
         actor, node = seat
         try:
@@ -218,7 +218,7 @@ class Ray:
         task.add_done_callback(self._offers.discard)
 
     async def _wait_for(self, actor: Any) -> None:
-        seat: tuple[Any, str] | BatchBackendError | None = None
+        seat: tuple[Any, str] | BatchError | None = None
         while seat is None:
             try:
                 # `make_agent` may hold a key: Ray keeps arguments of constructors in its tables, and those of calls nowhere.
@@ -228,7 +228,7 @@ class Ray:
                     await asyncio.sleep(REVIVE_S)
                 else:
                     reason = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
-                    seat = BatchBackendError(
+                    seat = BatchError(
                         f"a Ray actor can't be used: {printable(reason)[:2000]}. Each node needs the same version of "
                         "autogen-codeact, and Docker or bubblewrap (docs/scaling.md)."
                     )
@@ -247,16 +247,12 @@ async def _stop(ray: Any, actors: list[Any]) -> None:
         ray.kill(actor, no_restart=True)
 
 
-def _pickled(ray: Any, context: BatchContext, actors: int, share: int) -> bytes:
-    limit = context.settings.max_sandboxes
-    if limit is not None and limit < actors:
-        raise BatchBackendError(f"max_sandboxes is {limit}, and there are {actors} actors: each needs at least one.")
-    parts = {"concurrency": share, "max_sandboxes": limit // actors if limit is not None else None}
-    settings = context.settings.model_copy(update=parts)
+def _pickled(ray: Any, context: BatchContext, share: int) -> bytes:
+    settings = context.settings.model_copy(update={"concurrency": share})
     try:
         setup: bytes = ray.cloudpickle.dumps((context.make_agent, context.kind, context.options, settings))
     except Exception as error:
-        raise BatchBackendError(
+        raise BatchError(
             f"make_agent or an option of the sandboxes can't be sent to the Ray workers: {printable(str(error))}. Let "
             "make_agent open files, connections and model clients itself."
         ) from error

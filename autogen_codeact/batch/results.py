@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.batch.errors import BatchFolderError
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.runs.atomic_file import atomic_binary_file
 from autogen_codeact.runs.folder import json_cost, read_lines
 
@@ -92,7 +92,7 @@ class Results:
         folder: Folder of the batch.
 
     Raises:
-        BatchFolderError: There are no results, or they can't be read.
+        BatchError: There are no results, or they can't be read.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -103,7 +103,7 @@ class Results:
         self.damaged = self.replaced = self.end = 0
         """Lines that are no rows; rows that do not count; and the end of the last whole line."""
         if self.path.is_symlink() or not self.path.is_file():
-            raise BatchFolderError(f"{folder} is not the folder of a batch: there is no {RESULTS}.")
+            raise BatchError(f"{folder} is not the folder of a batch: there is no {RESULTS}.")
         try:
             with open(self.path, "rb") as file:
                 for line in read_lines(file, MAX_LINE):
@@ -111,7 +111,7 @@ class Results:
                         self._take(line.data or b"", self.end)
                         self.end = line.end
         except OSError as error:
-            raise BatchFolderError(f"{self.path} can't be read: {error.strerror or error}.") from error
+            raise BatchError(f"{self.path} can't be read: {error.strerror or error}.") from error
 
     def _take(self, line: bytes, offset: int) -> None:
         row = _parse(line)
@@ -200,7 +200,7 @@ def summarize(folder: Path | str) -> Summary:
         folder: Folder of the batch.
 
     Raises:
-        BatchFolderError: There are no results.
+        BatchError: There are no results.
     """
     results = Results(folder)
     counts: dict[str, Any] = {name: number for name, number in results.counts.items() if name in Summary.model_fields}
@@ -228,7 +228,7 @@ def write_summary(folder: Path | str) -> Summary:
         with atomic_binary_file(path, private=True, sync=True) as file:
             file.write(summary.model_dump_json(indent=2).encode() + b"\n")
     except OSError as error:
-        raise BatchFolderError(f"{path} can't be written: {error.strerror or error}.") from error
+        raise BatchError(f"{path} can't be written: {error.strerror or error}.") from error
     return summary
 
 

@@ -69,9 +69,7 @@ class Scheduler:
         self._settings = settings
         self._backend = backend
         self._on_event = on_event or (lambda event: None)
-        # More attempts than sandboxes would only wait for each other.
-        most = settings.max_sandboxes or settings.concurrency
-        self._slots = asyncio.Semaphore(min(settings.concurrency, most))
+        self._slots = asyncio.Semaphore(settings.concurrency)
         self._jobs: set[asyncio.Task[None]] = set()
         self._waiting = 0  # jobs that wait for their next attempt
         self._unread: asyncio.Queue[Row | None] = asyncio.Queue(MAX_UNREAD)

@@ -22,12 +22,10 @@ class BatchSettings(BaseModel):
     """How a batch is run.
 
     Args:
-        concurrency: Tasks that run at the same time. Default 4.
+        concurrency: Tasks that run at the same time, each in a sandbox of its own. Default 4.
         attempts: Maximum number of attempts at a task, if they end with temporary errors. Default 3.
         backoff_s: Seconds before the second attempt; each further one waits twice as long, up to 60 s. Default 1.
         repeat: How often each task is done. Default 1.
-        max_sandboxes: Sandboxes that exist at the same time, those that wait for their use included. Default: as many as are
-            needed for `concurrency`, and some that are ready.
         model_calls_per_minute: Model calls that begin in a minute, all tasks together. Default: no limit.
         max_tokens: Tokens that the batch may use, rows of earlier commands included. Default: no limit.
         max_cost: The same in the currency of `prices`. Default: no limit.
@@ -42,7 +40,6 @@ class BatchSettings(BaseModel):
     attempts: int = Field(default=3, ge=1)
     backoff_s: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     repeat: int = Field(default=1, ge=1)
-    max_sandboxes: int | None = Field(default=None, ge=1)
     model_calls_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_tokens: int | None = Field(default=None, ge=1)
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)

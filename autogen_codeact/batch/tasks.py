@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import from_json, to_json
 
-from autogen_codeact.batch.errors import BatchTasksError
+from autogen_codeact.batch.errors import BatchError
 
 MAX_ROW = 16 * 1024 * 1024  # bytes of one task
 MAX_REASON = 500
@@ -152,7 +152,7 @@ def read_tasks(source: Tasks) -> list[Task | BadTask]:
         source: Path of a JSONL or CSV file, or an iterable of tasks, objects or texts.
 
     Raises:
-        BatchTasksError: There are no tasks, or the file can't be read.
+        BatchError: There are no tasks, or the file can't be read.
         TypeError: It is no source of tasks.
     """
     if isinstance(source, str | Path):
@@ -164,7 +164,7 @@ def read_tasks(source: Tasks) -> list[Task | BadTask]:
     else:
         raise TypeError(f"tasks has to be a path or an iterable of tasks, not {type(source).__name__}.")
     if not found:
-        raise BatchTasksError(f"There are no tasks in {source if isinstance(source, str | Path) else 'the iterable'}.")
+        raise BatchError(f"There are no tasks in {source if isinstance(source, str | Path) else 'the iterable'}.")
     return found
 
 
@@ -172,13 +172,13 @@ def _read_file(path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the place and the fields of each row, or a `BadTask`."""
     suffix = path.suffix.lower()
     if suffix not in (".jsonl", ".csv"):
-        raise BatchTasksError(f"{path}: name a file of tasks *.jsonl (a JSON object in each line) or *.csv.")
+        raise BatchError(f"{path}: name a file of tasks *.jsonl (a JSON object in each line) or *.csv.")
     if not path.is_file():
-        raise BatchTasksError(f"There are no tasks at {path}: no such file.")
+        raise BatchError(f"There are no tasks at {path}: no such file.")
     try:
         yield from _read_csv(path) if suffix == ".csv" else _read_json_lines(path)
     except OSError as error:
-        raise BatchTasksError(f"The tasks can't be read from {path}: {error.strerror or error}.") from error
+        raise BatchError(f"The tasks can't be read from {path}: {error.strerror or error}.") from error
 
 
 def _read_json_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -188,7 +188,7 @@ def _read_json_lines(path: Path) -> Iterator[tuple[str, Any]]:
             number += 1
             place = f"{path.name}:{number}"
             if len(line) > MAX_ROW:
-                raise BatchTasksError(f"{place} is longer than {MAX_ROW // 2**20} MiB.")
+                raise BatchError(f"{place} is longer than {MAX_ROW // 2**20} MiB.")
             if line.strip():
                 yield place, _json_of(line, place)
 
@@ -206,12 +206,12 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Any]]:
         rows = csv.DictReader(file)
         try:
             if not {"id", "task"} <= set(rows.fieldnames or ()):
-                raise BatchTasksError(f"{path} has no columns `id` and `task` in its first line.")
+                raise BatchError(f"{path} has no columns `id` and `task` in its first line.")
             for row in rows:
                 place = f"{path.name}:{rows.line_num}"
                 yield place, _parse_record(row, place)
         except (csv.Error, UnicodeDecodeError) as error:
-            raise BatchTasksError(f"{path} is not CSV in UTF-8, near line {rows.line_num + 1}: {error}.") from error
+            raise BatchError(f"{path} is not CSV in UTF-8, near line {rows.line_num + 1}: {error}.") from error
 
 
 def _parse_record(record: dict[str | None, Any], place: str) -> Any:

@@ -142,8 +142,8 @@ class _BatchCommand(Command):
 def _batch(job: BatchJob) -> None:
     """Let an agent solve many tasks, several at the same time. The same command again continues where it ended.
 
-    The options of `codeact run` for model, agent and sandbox work, too. --option also takes attempts, backoff, task_timeout,
-    max_sandboxes and model_calls_per_minute (docs/batch.md).
+    The options of `codeact run` for model, agent and sandbox work, too. --option also takes attempts, backoff, task_timeout
+    and model_calls_per_minute (docs/batch.md).
 
     After Ctrl-C running tasks are finished; a second one stops at once. The exit status is 0 if each task has ended, 1 if
     some have failed, 2 if the batch was not possible, 3 if its budget has ended it, 130 after Ctrl-C.

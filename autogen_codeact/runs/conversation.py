@@ -112,7 +112,7 @@ class RecordedConversation:
         if self._log is not None:
             self._log.put(TurnStarted(task=[dump_message(each)[0] for each in task]))
         stream = self.target.run_stream(task=task, cancellation_token=cancellation_token)
-        async with aclosing(self._ended(stream)) as items:
+        async with aclosing(self._logged(stream)) as items:
             async for item in items:
                 yield item
 
@@ -124,7 +124,7 @@ class RecordedConversation:
             return
         self.is_open = False
         stream = continued_stream(self._plan, self.target, cancellation_token or CancellationToken())
-        async with aclosing(self._ended(stream)) as items:
+        async with aclosing(self._logged(stream)) as items:
             async for item in items:
                 yield item
 
@@ -139,24 +139,20 @@ class RecordedConversation:
             await self._write_state(log)
         self.has_begun = True
 
-    async def _ended(
-        self, stream: AsyncGenerator[Message | TaskResult, None]
-    ) -> AsyncGenerator[Message | TaskResult, None]:
-        """Yield what a turn yields, and write it."""
+    def _logged(self, stream: AsyncGenerator[Message | TaskResult, None]) -> AsyncGenerator[Message | TaskResult, None]:
+        """Have what a turn yields written, if there is a log."""
         known = self._plan.messages if self._plan is not None else None
         self._plan = None
-        if self._log is not None:
-            stream = logged(stream, self._log, known, self._finish_turn)
-        async with aclosing(stream) as items:
-            async for item in items:
-                yield item
+        return logged(stream, self._log, known, self._finish_turn) if self._log is not None else stream
 
     async def _finish_turn(self, outcome: Any, **others: Any) -> None:
         assert self._log is not None
         assert self._history is not None
         self._log.put(TurnFinished(outcome=outcome, **others))
         for history in self._history.agents.values():
-            history.items.clear()  # what a turn that failed has left of the log
+            # What a turn that failed has left of the log.
+            history.items.clear()
+            history.rebuilt.clear()
         await self._write_state(self._log)
 
     async def _write_state(self, log: LogWriter) -> None:

@@ -90,29 +90,16 @@ class Questions:
         finally:
             self._tokens.remove(token)
 
-    async def about_code(self, step: LoggedStep, text: str) -> tuple[bool, str]:
-        """Return whether the code of a step may run, and why not; without an answer the run ends."""
-        question = await self._question(step.agent, step.number, None, text)
-        if question is None:
-            return _TOO_MUCH
-        if question.answer is None:
-            self.end(step)
-            await self._end()
-            raise self.waiting
-        return await self._use(question, question.answer)
-
-    async def about_call(self, step: LoggedStep, request: ToolApprovalRequest) -> tuple[bool, str]:
-        """Return whether a call may be made; without an answer the run ends, and this waits until it is cancelled."""
-        text = await in_thread(arguments_text, request.arguments)
-        question = await self._question(step.agent, step.number, request.name, text)
+    async def ask(self, step: LoggedStep, tool: str | None, text: str) -> tuple[bool, str] | None:
+        """Return whether code may run or a tool may be called, and why not; None if the run has ended to wait for that."""
+        question = await self._question(step.agent, step.number, tool, text)
         if question is None:
             return _TOO_MUCH
         if question.answer is not None:
             return await self._use(question, question.answer)
         self.end(step)
         await self._end()
-        await asyncio.Event().wait()
-        raise AssertionError("the block is ended")
+        return None
 
     async def _question(self, agent: str, number: int, tool: str | None, text: str) -> Question | None:
         """Return the question about code or a call, which is asked if it is a new one; None if nobody can judge it."""
@@ -183,12 +170,20 @@ class LoggedStep:
         self.log.put(ChunkLogged(message=dict(chunk.dump())))
 
     async def about_code(self, code: str) -> tuple[bool, str]:
-        """Return whether the code may run, or end the run until there is an answer."""
-        return await self.questions.about_code(self, code)
+        """Return whether the code may run, and why not; without an answer the run ends."""
+        answer = await self.questions.ask(self, None, code)
+        if answer is None:
+            raise self.questions.waiting
+        return answer
 
     async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
-        """Return whether a call may be made, or end the run until there is an answer."""
-        return await self.questions.about_call(self, request)
+        """Return whether a call may be made, and why not; without an answer the run ends, which cancels the call."""
+        text = await in_thread(arguments_text, request.arguments)
+        answer = await self.questions.ask(self, request.name, text)
+        if answer is None:
+            await asyncio.Event().wait()
+            raise AssertionError("the block is ended")
+        return answer
 
 
 class CallRecorder:

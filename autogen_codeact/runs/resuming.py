@@ -57,60 +57,42 @@ WrapModel = Callable[[ChatCompletionClient], ChatCompletionClient]
 """Returns a client that forwards to the one that it is given."""
 
 
-class Session:
-    """The session of one executor."""
+async def restore_session(
+    executor: SandboxCodeExecutor,
+    agent: BaseCodeAgent,
+    changes: Sequence[JournalChange],
+    token: CancellationToken,
+    *,
+    on_rebuild: OnRebuild | None,
+    rebuild: bool,
+) -> tuple[str | None, bool]:
+    """Have a session as it was after some changes, unless it is still alive.
 
-    def __init__(self, number: int, executor: SandboxCodeExecutor, agents: dict[str, BaseCodeAgent]) -> None:
-        self.number = number
-        self.agents = agents
-        self._executor = executor
-        self._record = record_of(executor)
-        self._codes: list[str] = []
-        self.note: str | None = None  # what differs from what it was, after `rebuild` or `empty`
-
-    def load(self, changes: Sequence[JournalChange]) -> int:
-        """Have the session rebuilt as it was after some changes, unless it is still alive; return the number of blocks."""
-        record = self._record
-        record.check_sandbox(self._executor)
-        journal = record.pending or record.journal
-        for change in changes:
-            if change.executor == self.number:
-                journal = _changed(journal, change)
+    Returns:
+        What the models have to know about the difference, and whether the session was emptied instead.
+    """
+    record = record_of(executor)
+    record.check_sandbox(executor)
+    journal = record.pending or record.journal
+    for change in changes:
+        journal = _changed(journal, change)
+    record.pending = None
+    record.load(journal)
+    if record.pending is None or not journal.entries:
+        return None, False
+    if not rebuild:
         record.pending = None
-        record.load(journal)
-        self._codes = [entry.code for entry in journal.entries]
-        return len(journal.entries) if record.pending is not None else 0
-
-    async def rebuild(self, token: CancellationToken) -> None:
-        """Rebuild it; `note` then says what differs from what it was."""
-        made = await next(iter(self.agents.values())).rebuild_session(token)
-        if made is not None:
-            lines = [] if made.same else [made.describe()]
-            if any(map(_CHANCE.search, self._codes)):
-                lines.append(MAY_DIFFER)
-            self.note = "\n".join(lines) or None
-
-    def empty(self) -> JournalChange:
-        """Begin a new journal, and return how the journal has changed."""
-        self._record.pending = None
-        self._record.clear()
-        self.note = EMPTY.format(reason=NOT_WANTED)
-        return JournalChange(executor=self.number, session=self._record.journal.session, keep=0)
-
-
-def sessions_of(agent_or_team: ChatAgent | BaseTeam) -> list[Session]:
-    """Return the sessions of all agents that can rebuild one."""
-    found = []
-    for number, executor in enumerate(executors_of(agent_or_team)):
-        users = {
-            key: agent
-            for key, agent in agent_keys(agent_or_team)
-            if isinstance(agent, BaseCodeAgent) and agent.code_executor is executor
-        }
-        session = capabilities_of(executor).session
-        if session is not None and users:
-            found.append(Session(number, session, users))
-    return found
+        record.clear()
+        return EMPTY.format(reason=NOT_WANTED), True
+    if on_rebuild is not None:
+        on_rebuild(len(journal.entries))
+    made = await agent.rebuild_session(token)
+    if made is None:
+        return None, False
+    lines = [] if made.same else [made.describe()]
+    if any(_CHANCE.search(entry.code) for entry in journal.entries):
+        lines.append(MAY_DIFFER)
+    return "\n".join(lines) or None, False
 
 
 def _changed(journal: Journal, change: JournalChange) -> Journal:
@@ -253,18 +235,28 @@ async def extend_log(
         with recording_parts(target, log, history):
             await _load_state(plan, target)
         changes = []
-        for session in sessions_of(target):
-            if not (blocks := session.load(plan.changes)):
+        for number, executor in enumerate(executors_of(target)):
+            users = {
+                key: agent
+                for key, agent in agent_keys(target)
+                if isinstance(agent, BaseCodeAgent) and agent.code_executor is executor
+            }
+            if (session := capabilities_of(executor).session) is None or not users:
                 continue
-            if rebuild:
-                if on_rebuild is not None:
-                    on_rebuild(blocks)
-                await session.rebuild(token)
-            else:
-                changes.append(session.empty())
-                history.emptied |= session.agents.keys()
-            if session.note is not None:
-                history.notes |= dict.fromkeys(session.agents, session.note)
+            note, emptied = await restore_session(
+                session,
+                next(iter(users.values())),
+                [change for change in plan.changes if change.executor == number],
+                token,
+                on_rebuild=on_rebuild,
+                rebuild=rebuild,
+            )
+            if emptied:
+                journal = record_of(session).journal
+                changes.append(JournalChange(executor=number, session=journal.session, keep=0))
+                history.emptied |= users.keys()
+            if note is not None:
+                history.notes |= dict.fromkeys(users, note)
         await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
     except BaseException:
         await log.close()

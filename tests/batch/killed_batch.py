@@ -48,8 +48,7 @@ def die_at(point: str) -> None:
 async def main(out: Path, server: str) -> None:
     """Begin or continue the batch, and print its rows."""
     make = MakeAgent(make_client(server))
-    one = {"concurrency": 1, "max_sandboxes": 1}
-    async for row in batch(make, [double(number) for number in range(TASKS)], out, **one):
+    async for row in batch(make, [double(number) for number in range(TASKS)], out, concurrency=1):
         print(row.id, row.outcome, row.answer, flush=True)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.batch import Task
-from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.batch.folder import BatchFolder, run_name
 from autogen_codeact.batch.progress import BatchEvent, Notice
 from autogen_codeact.batch.results import Row
@@ -159,7 +159,7 @@ def test_changed_task_whose_run_was_killed_is_not_done(tmp_path: Path, repeat: i
     folder.compare([old], 2)
     folder.add(row_of(old, folder), old)
     folder.compare([old], 2)
-    with pytest.raises(BatchChangedError, match=r"was made with another task 'a'; give another folder, or accept"):
+    with pytest.raises(BatchError, match=r"was made with another task 'a'; give another folder, or accept"):
         folder.compare([new], 2)
     folder.close()
     folder = BatchFolder.open(tmp_path, {}, accept_changes=True)
@@ -183,7 +183,7 @@ def test_manifest_with_wrong_types_is_an_error(tmp_path_factory: pytest.TempPath
         with case(configuration):
             tmp_path = tmp_path_factory.mktemp("case")
             (tmp_path / "batch.json").write_text(f'{{"schema_version": 1, "configuration": {configuration}}}')
-            with pytest.raises(BatchFolderError, match=r"batch.json is damaged or not of a batch"):
+            with pytest.raises(BatchError, match=r"batch.json is damaged or not of a batch"):
                 BatchFolder.open(tmp_path, {})
 
 

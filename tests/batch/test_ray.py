@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.batch import BatchBudgetError, BatchSettings, Ray, Task, run_batch
-from autogen_codeact.batch.errors import BatchBackendError
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.batch.progress import AttemptFailed
 from autogen_codeact.batch.results import Row
 from autogen_codeact.runs import load_run, summarize
@@ -151,12 +151,12 @@ def no_agent(executor: Any) -> None:
 async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(cluster: Cluster, tmp_path: Path) -> None:
     lock = asyncio.Lock().acquire()  # a coroutine can't be pickled
     try:
-        with pytest.raises(BatchBackendError, match=r"^make_agent or an option of the sandboxes can't be sent to the"):
+        with pytest.raises(BatchError, match=r"^make_agent or an option of the sandboxes can't be sent to the"):
             await anext(run_batch(lambda executor: lock, ["1"], out=tmp_path / "1", backend=Ray(cluster.address)))
     finally:
         lock.close()
     nowhere = Ray(cluster.address, actors=1, actor_options={"resources": {"moon": 1}}, start_timeout=0.5)
-    with pytest.raises(BatchBackendError) as placed:
+    with pytest.raises(BatchError) as placed:
         await anext(run_batch(no_agent, ["1"], out=tmp_path / "2", backend=nowhere))
     assert re.fullmatch(
         r"no Ray actor was ready within 0\.5 s\. Each has the options {'num_cpus': 1, 'resources': {'moon': 1}}, and the "
@@ -165,7 +165,7 @@ async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(clust
     )
     no_sandbox = Ray(cluster.address, actors=1)
     refused = r"^a Ray actor can't be used: node \S+: ValueError: the backend must be"
-    with pytest.raises(BatchBackendError, match=refused):
+    with pytest.raises(BatchError, match=refused):
         await anext(run_batch(no_agent, ["1"], out=tmp_path / "3", backend=no_sandbox, sandbox="chroot"))  # type: ignore[arg-type]
     await wait_for(lambda: cluster.workers() == [], "no actor is left")
 
@@ -192,7 +192,7 @@ async def test_another_version_on_a_node_is_named(cluster: Cluster, tmp_path: Pa
     await asyncio.to_thread(cluster.first_program.write_text, program)
     try:
         ray = Ray(cluster.address, actors=1, actor_options={"resources": {"second": 1}})
-        with pytest.raises(BatchBackendError) as raised:
+        with pytest.raises(BatchError) as raised:
             await anext(run_batch(no_agent, ["1"], out=tmp_path / "out", backend=ray))
     finally:
         await asyncio.to_thread(cluster.first_program.write_text, "")

@@ -11,11 +11,11 @@ import pytest
 
 from autogen_codeact.batch import Ray, run_batch
 from autogen_codeact.batch import ray as backend
-from autogen_codeact.batch.errors import BatchBackendError
+from autogen_codeact.batch.errors import BatchError
 
 
 async def error_of(address: str, tmp_path: Path) -> str:
-    with pytest.raises(BatchBackendError) as raised:
+    with pytest.raises(BatchError) as raised:
         await anext(run_batch(lambda executor: None, ["1"], out=tmp_path, backend=Ray(address)))
     return str(raised.value)
 

@@ -28,7 +28,7 @@ def make_agent(executor: CodeExecutor) -> CodeActAgent:
 
 @pytest.fixture
 async def context() -> AsyncIterator[Any]:
-    settings, worker = BatchSettings(concurrency=1, max_sandboxes=1), Worker()
+    settings, worker = BatchSettings(concurrency=1), Worker()
     await worker.start(BatchContext(make_agent, "bubblewrap", {}, LocalGate(settings), settings))
     yield worker
     await worker.stop()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.batch.errors import BatchTasksError
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.batch.tasks import BadTask, Check, Task, read_tasks
 
 
@@ -95,7 +95,7 @@ def test_bad_row_is_named_and_the_next_one_is_read(tmp_path: Path, row: str | by
     ids=["name", "empty", "header", "encoding", "field", "line"],
 )
 def test_file_that_is_unusable_as_a_whole_is_an_error(tmp_path: Path, name: str, content: bytes, error: str) -> None:
-    with pytest.raises(BatchTasksError, match=error):
+    with pytest.raises(BatchError, match=error):
         read_tasks(lines(tmp_path, content, name=name))
 
 
@@ -164,7 +164,7 @@ def test_source_of_a_wrong_type_is_an_error(source: Any) -> None:
 
 
 def test_empty_iterable_is_an_error() -> None:
-    with pytest.raises(BatchTasksError, match="There are no tasks in the iterable"):
+    with pytest.raises(BatchError, match="There are no tasks in the iterable"):
         read_tasks([])
 
 
@@ -177,6 +177,6 @@ def test_any_bytes_are_tasks_bad_tasks_or_an_error_of_the_whole_file(
     path.write_bytes((b"id,task\n" if form == "csv" else b"") + content)
     try:
         found = read_tasks(path)
-    except BatchTasksError:
+    except BatchError:
         return
     assert all(isinstance(task, Task) or task.reason for task in found)

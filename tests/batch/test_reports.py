@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch.errors import BatchFolderError
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.batch.results import CheckResult, Row, summarize, write_summary
 from autogen_codeact.cli.batch_display import print_report
 from tests.batch.support import load_rows
@@ -119,5 +119,5 @@ def test_tasks_that_did_not_pass_are_named_with_the_reason(tmp_path: Path, capsy
 
 def test_folder_without_results_is_an_error(tmp_path: Path) -> None:
     for function in (summarize, write_summary):
-        with pytest.raises(BatchFolderError, match=r" is not the folder of a batch: there is no results\.jsonl\.$"):
+        with pytest.raises(BatchError, match=r" is not the folder of a batch: there is no results\.jsonl\.$"):
             function(tmp_path / "none")
