@@ -45,6 +45,7 @@ _FLAGS = {
     "work_dir": "--work-dir",
 }
 _CALL = re.compile(r"^\w+\(([a-z_]+)=…\)")
+_VALUE = re.compile(r"^([a-z_]+)(?==')")
 _ARGUMENT = re.compile(r"""(?<![\w/.'"-])(?:--option )?([a-z_]+)=(?![\w'"(\[{…])""")
 _NAME = re.compile(r"""(?<![\w/.'"-])(work_dir|allow_domains|allow_pip)\b(?![=/])""")
 
@@ -58,7 +59,8 @@ def in_options(text: str) -> str:
     def argument(match: re.Match[str]) -> str:
         return _FLAGS.get(match[1], f"--option {match[1]}=")
 
-    return _NAME.sub(option, _ARGUMENT.sub(argument, _CALL.sub(option, text)))
+    text = _VALUE.sub(option, _CALL.sub(option, text))
+    return _NAME.sub(option, _ARGUMENT.sub(argument, text))
 
 
 class CommandError(Exception):

@@ -12,6 +12,7 @@ from codeact_sandbox import SandboxUnavailable
     [
         ("DockerCommandLineCodeExecutor(cpus=…): must be a number", "--option cpus: must be a number"),
         ("Sandbox(timeout=…): must be a number", "--timeout: must be a number"),
+        ("data='/nowhere': there is no such file", "--data='/nowhere': there is no such file"),
         ("data= shows it, and bind_dir= mounts it", "--data shows it, and --option bind_dir= mounts it"),
         ("or with Docker pass `user=`", "or with Docker pass `--option user=`"),
         ("evil.example:80 is not in allow_domains", "evil.example:80 is not in --allow-domain"),

@@ -44,7 +44,7 @@ def test_run_and_batch_have_the_skills_of_the_folder_and_say_so(folder: Path) ->
 
 def test_skills_that_can_not_be_used_are_one_line(folder: Path) -> None:
     for options, message in {
-        ("--skills", "nothing"): "skills='nothing' can't be read: No such file or directory.",
+        ("--skills", "nothing"): "--skills='nothing' can't be read: No such file or directory.",
     }.items():
         with case(options):
             done = codeact("run", "Look.", *MODEL, *options, cwd=folder)
