@@ -164,10 +164,6 @@ def _path(text: str) -> Path:
 MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
-_SPACE = "\ue0b1"
-"""A private character, which stands for a space."""
-
-
 class Interrupted(Exception):
     """Ctrl-C was pressed while a line was typed."""
 
@@ -257,7 +253,7 @@ class PromptReader:
     async def _ask(self, session: PromptSession[str], prompt: str) -> str:
         self._asking = session
         try:
-            text = await session.prompt_async(prompt.removesuffix(" ") + _SPACE, handle_sigint=False)
+            text = await session.prompt_async(prompt, handle_sigint=False)
         finally:
             self._asking = None
         return text.rstrip("\n")
@@ -270,13 +266,6 @@ class PromptReader:
 
 
 Reader = LineReader | PromptReader
-
-
-class _Output(Vt100_Output):
-    """Writes the space at the end of a prompt, which prompt_toolkit leaves out."""
-
-    def write(self, data: str) -> None:
-        super().write(data.replace(_SPACE, " "))
 
 
 class _Completer(Completer):
@@ -295,7 +284,7 @@ class _Completer(Completer):
 
 
 def _new_session(completer: Completer | None = None) -> PromptSession[str]:
-    output = _Output.from_pty(unfiltered(sys.stdout), term=os.environ.get("TERM"))
+    output = Vt100_Output.from_pty(unfiltered(sys.stdout), term=os.environ.get("TERM"))
     output.enable_cpr = False  # who answers late, or never, would get a warning into the line
     return PromptSession(
         output=output,

@@ -34,7 +34,7 @@ _ERASE = re.compile(r"\r\x1b\[2K|\x1b\[J")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ON = re.compile(r"[\nK]on\r\n")
 """Output of a program, at the beginning of a line."""
-PROMPT = re.compile(r"\x1b\[\?2004h[^\n]*?> ")
+PROMPT = re.compile(r"\x1b\[\?2004h[^\n]*?>\x08\x1b\[2C")
 """The prompt, as it is drawn first; when a line has been sent, it is drawn once more."""
 CTRL_C, CTRL_D = "\x03", "\x04"
 ALT_ENTER = "\x1b\r"
