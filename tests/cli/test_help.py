@@ -49,3 +49,8 @@ def test_help_and_errors_are_lines_of_text_for_screen_readers(env):
         assert done.status == status
         assert not re.search("[\u2500-\u257f]", done.out + done.err)
         assert "Usage: codeact " in done.out + done.err
+
+
+def test_tab_completes_the_commands():
+    asked = {"_CODEACT_COMPLETE": "complete_bash", "COMP_WORDS": "codeact ex", "COMP_CWORD": "1"}
+    assert codeact(env=asked).out.split() == ["exec", "export"]
