@@ -126,7 +126,10 @@ class Hello:
     def check(self) -> None:
         if self.preload:
             problems = "; ".join(f"{name}: {text}" for name, text in self.preload.items())
-            raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
+            raise SandboxStartError(
+                f"preload failed in the sandbox ({problems}): correct `preload=`, or let the sandbox have the module (with "
+                "Docker: packages=)"
+            )
         if self.tools:
             raise SandboxStartError(f"the source of host tools failed in the sandbox: {dict(self.tools)}")
         if not self.workspace_writable:

@@ -19,6 +19,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
+from codeact_sandbox import SandboxPool
 from codeact_sandbox.types.options import BubblewrapOptions, DockerOptions
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
 from tests.cases import case
@@ -137,3 +138,11 @@ class TestNoEngine:
             async with pool.executor() as executor:
                 assert await out(executor, "print(1)") == "1\n"
                 await until(lambda: pool.idle == 2, 40)
+
+
+@pytest.mark.parametrize("kind", ["docker", "bubblewrap"])
+async def test_ready_says_which_option_is_broken(request: pytest.FixtureRequest, kind: str) -> None:
+    request.getfixturevalue("docker_engine" if kind == "docker" else "bubblewrap")
+    async with SandboxPool(1, backend=kind, preload=["nonsense"]) as pool:  # type: ignore[arg-type]
+        with pytest.raises(SandboxStartError, match=r"No module named 'nonsense'\): correct `preload=`, or let the"):
+            await pool.ready()
