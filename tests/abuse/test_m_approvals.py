@@ -1,4 +1,4 @@
-"""M2 to M4. What a person approves is shown whole, in one form everywhere, and nothing in it is hidden, moved or rounded."""
+"""H4 and M2 to M4. An answer allows only what was asked, which is shown whole, with nothing hidden, moved or rounded."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import pytest
 
 from autogen_codeact.agents import ApprovalRequest
 from autogen_codeact.cli.approval import CodeApproval, ask_about
-from autogen_codeact.executors import AskModel, AskPerson
+from autogen_codeact.executors import AllowTools, AskModel, AskPerson
 from autogen_codeact.runs.answers import Question, digest, write_answers
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import QuestionAsked
@@ -17,6 +17,8 @@ from codeact_sandbox.integrations import mcp_wrap
 from codeact_sandbox.tools import question_text
 from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
 from tests.sandbox.tools.terminals import Screen, Terminal, screen, terminal
+
+from .subject import each_engine
 
 __all__ = ["screen", "terminal"]  # fixtures
 TOO_LONG = question_text.MAX_SHOWN + 1
@@ -149,3 +151,71 @@ async def test_numbers_are_shown_digit_by_digit(monkeypatch: pytest.MonkeyPatch)
     for text in await everywhere(arguments, monkeypatch):
         assert all(word in text for word in ("9007199254740993", str(10**30), "NaN", "0.1")), text
     assert await mcp_wrap.Wrapped([], allow=["*"])._approve(request()) == ToolApproval(True)
+
+
+READ, DELETE = "Allow read_note?", "Allow delete_all?"
+WITHDRAWN = "\n[the question about read_note was withdrawn; no answer is needed]\n"
+
+
+class Host:
+    """The tools, and what they did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.typed = asyncio.Event()
+
+    async def read_note(self) -> str:
+        """Read a note."""
+        self.done.append("read_note")
+        return "a note"
+
+    async def delete_all(self) -> str:
+        """Delete everything."""
+        self.done.append("delete_all")
+        return "all is gone"
+
+    async def go(self) -> None:
+        """Wait until the person has typed."""
+        await self.typed.wait()
+
+    def options(self) -> dict[str, Any]:
+        """The options of a sandbox that has these tools."""
+        policy = AllowTools(["go"], otherwise=AskPerson())
+        return {"tools": [self.read_note, self.delete_all, self.go], "approve_tool": policy, "timeout": 30}
+
+
+SWAP = """
+    import asyncio
+    async def swap():
+        reading = asyncio.ensure_future(read_note.aio())
+        await go.aio()
+        reading.cancel()
+        try:
+            print(await delete_all.aio())
+        except PermissionError as error:
+            print(error)
+    asyncio.run(swap())
+"""
+
+
+# Case H4.
+@each_engine
+@pytest.mark.parametrize("late", ["", "y\n", "yes\n", "a\n"], ids=["Enter", "y", "yes", "always"])
+async def test_an_answer_to_a_withdrawn_question_allows_nothing(subject, terminal, screen, late):
+    host = Host()
+    await subject.start(host.options())
+    running = asyncio.ensure_future(subject.out(SWAP, timeout=30))
+    await screen.shows(READ)
+    terminal.type("y" if not late else "")
+    host.typed.set()
+    await screen.shows(WITHDRAWN)
+    await screen.shows("The code wants to call delete_all with")
+    terminal.type(late or "\n")  # before the prompt: dropped
+    await screen.shows(DELETE)
+    assert host.done == []
+    terminal.type(late or "y\n")  # behind it: without the code it is no yes
+    await screen.shows(DELETE, 2)
+    assert host.done == []
+    terminal.type("no\n")
+    assert await running == "the person at the terminal said no\n"
+    assert host.done == []

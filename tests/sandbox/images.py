@@ -2,15 +2,14 @@
 
 import base64
 import hashlib
-import time
 import uuid
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from docker.api.client import APIClient
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 
 from codeact_sandbox.backends.docker.image_requests import Reporter, build, build_context
 from codeact_sandbox.types.options import DEFAULT_IMAGE
@@ -25,36 +24,17 @@ def build_from(client: APIClient, dockerfile: str, tag: str) -> str:
     return tag
 
 
-CONFLICT = 409
-
-
 @contextmanager
 def labelled_image(client: APIClient) -> Iterator[str]:
-    """Make an image, and remove it at the end with all that was built on it.
-
-    It has a label `test` with its name. Images on it inherit that, which tells them from those of builds at the same time.
-    """
+    """Make an image with a label, which images on it inherit; all of them are removed at the end."""
     name = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
     build_from(client, f'FROM {DEFAULT_IMAGE}\nLABEL test="{name}"\n', name)
     try:
         yield name
     finally:
-        _remove_images(client, f"test={name}")
-
-
-def _remove_images(client: APIClient, label: str) -> None:
-    """Remove images, also while the engine ends a build that was cut: until then its container uses one of them."""
-    until = time.monotonic() + 40
-    while images := client.images(filters={"label": label}):
-        for image in images:
-            try:
+        for image in client.images(filters={"label": f"test={name}"}):
+            with suppress(NotFound):  # it went with one before
                 client.remove_image(image["Id"], force=True)
-            except NotFound:
-                continue  # it went with one before
-            except APIError as error:
-                if error.status_code != CONFLICT or time.monotonic() > until:
-                    raise
-        time.sleep(0.1)
 
 
 def run(client: APIClient, image: str, *command: str, user: str = "65534") -> tuple[int, str]:

@@ -16,7 +16,6 @@ from autogen_codeact.executors import (
     Limits,
     SandboxNotStarted,
     SandboxStartError,
-    SandboxTimeout,
     SandboxUnavailable,
 )
 from codeact_sandbox import SandboxPool
@@ -119,14 +118,6 @@ class TestNoEngine:
         assert all(
             "no sandbox could be started for the pool, it tries again with the next request" in text for text in warned
         )
-
-    async def test_engine_that_hangs_delays_callers_until_the_deadline_at_most(self, proxy: EngineProxy) -> None:
-        proxy.on("GET", "", "hold")
-        async with ExecutorPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
-            began = time.monotonic()
-            with pytest.raises(SandboxTimeout, match=r"within 0\.5 s: 0 of at most 32 are in use, 2 are being started"):
-                await pool.acquire()
-            assert time.monotonic() - began < 0.5 + 40
 
     async def test_engine_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
         proxy.on("POST", "containers/create", "answer", reply=failure(500, "no room"))
