@@ -77,11 +77,6 @@ class TestDefaultImage:
 
 
 class TestResolving:
-    def test_an_existing_image_is_used_without_progress_lines(self, client):
-        said: list[str] = []
-        assert resolve_image(client, DEFAULT_IMAGE, progress=said.append) == DEFAULT_IMAGE
-        assert said == []
-
     def test_a_name_that_no_image_can_have(self, client):
         for name in ["", "Bad Name", "a:b:c", "UPPER/case"]:
             with case(name), pytest.raises(ValueError, match="name of"):

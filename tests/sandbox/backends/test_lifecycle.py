@@ -9,12 +9,10 @@ from contextlib import closing
 
 import pytest
 import pytest_asyncio
-from autogen_core import CancellationToken
 from docker.api.client import APIClient
 
 from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
-    ExecutionResult,
     SandboxNotStarted,
 )
 from codeact_sandbox import AsyncSandbox
@@ -22,7 +20,7 @@ from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.launcher import _for_podman
 from codeact_sandbox.types.errors import SandboxStartError
 from tests.abuse.oracles import containers
-from tests.sandbox.sandboxes import block, out, run
+from tests.sandbox.sandboxes import out, run
 
 
 @pytest_asyncio.fixture
@@ -64,19 +62,6 @@ class TestStartAndStop:
                 await call()  # type: ignore[misc]
         with pytest.raises(SandboxNotStarted):
             _ = executor.work_dir
-
-    async def test_async_with_stops_the_sandbox_whatever_is_raised(self, sandbox_image):
-        async def fail() -> None:
-            async with DockerCommandLineCodeExecutor() as executor:
-                assert len(containers()) == 1
-                result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
-                assert result.output == "1\n"
-                raise ZeroDivisionError
-
-        for _ in range(2):
-            with pytest.raises(ZeroDivisionError):
-                await fail()
-            assert containers() == set()
 
 
 class TestEventLoopsAndThreads:

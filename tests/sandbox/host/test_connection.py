@@ -162,21 +162,6 @@ class TestEnd:
 
         asyncio.run(run())
 
-    def test_error_of_the_host_is_an_error_for_waiting_requests(self) -> None:
-        class Broken(SocketStream):
-            def read(self, size: int, /) -> bytes | None:
-                raise ZeroDivisionError
-
-        stream = Broken()
-        connection = Connection(stream, "broken")
-        waiting = connection.request(wire.RUN_BLOCK, 1, {})
-        connection.open()
-        stream.other.sendall(b"something to read")
-        with pytest.raises(SandboxProtocolError, match="ZeroDivisionError"):
-            waiting.result(DEADLINE_S)
-        assert connection.close(DEADLINE_S)
-        stream.other.close()
-
 
 class TestCrossLoopSemaphore:
     async def test_cancelled_waiter_is_skipped(self) -> None:

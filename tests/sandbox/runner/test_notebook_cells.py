@@ -69,13 +69,6 @@ class TestAwait:
         out(session, "time.sleep(0.02)")
         assert out(session, "task.done(), task.result()") == "(True, 5)\n"
 
-    def test_asyncio_run_beside_await_says_why_not(self, session: LocalRunner) -> None:
-        out(session, SLOW)
-        message, output = error(session, "y = slow(1)\nawait slow(0)\nasyncio.run(y)\nz = 1")
-        assert message == "asyncio.run() cannot be called from a running event loop"
-        out(session, "y.close()")
-        assert "base_events" not in output
-
     def test_errors_show_only_the_cells_lines(self, session: LocalRunner) -> None:
         number = session.run("1")[0]["number"] + 1
         message, output = error(session, "import asyncio\nawait asyncio.sleep(0)\n1 / 0")
