@@ -18,7 +18,7 @@ import pytest
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 from PIL import Image, PngImagePlugin
 
-from autogen_codeact.batch.ray import PART_BYTES, Folders
+from autogen_codeact.batch.ray_worker import PART_BYTES, Folders
 from autogen_codeact.executors import AllowTools
 from codeact_sandbox import McpServer
 from codeact_sandbox.egress.secrets import MAX_HEAD, Secrets
