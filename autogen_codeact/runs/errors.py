@@ -11,9 +11,5 @@ class RunFolderError(RunError):
     """There is no run in this folder, or it can't be read."""
 
 
-class RunVersionError(RunError):
-    """A newer version of this package has written the run."""
-
-
 class RunFileError(RunError):
     """A file of the run is missing or not what the log says."""

@@ -41,10 +41,6 @@ TOO_MANY = "the files of a run's folder may have {limit:,} bytes together"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class TooLargeError(RunFileError):
-    """A value of a log would take too much memory."""
-
-
 @dataclass
 class MemoryLimit:
     """Memory that values may still take."""
@@ -54,7 +50,7 @@ class MemoryLimit:
     def take(self, cost: int, what: str) -> None:
         """Use some of it for something."""
         if cost > self.left:
-            raise TooLargeError(f"{what} would take too much memory: {self.left:,} bytes are left for it")
+            raise RunFileError(f"{what} would take too much memory: {self.left:,} bytes are left for it")
         self.left -= cost
 
 

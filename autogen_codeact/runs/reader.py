@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.chain import Chain
-from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
+from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
 from autogen_codeact.runs.folder import FILES, Line, MemoryLimit, RunFolder, json_cost
 from autogen_codeact.runs.results import ResultRecord, StoredFile
@@ -64,7 +64,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
     Raises:
         RunFolderError: There is no log, or it does not begin as the log of a run.
-        RunVersionError: A newer version of this package has written it.
+        RunError: A newer version of this package has written it.
     """
     return Run(RunFolder(path))
 
@@ -86,7 +86,7 @@ class Run:
 
         Raises:
             RunFolderError: The log can't be read.
-            RunVersionError: A newer version of this package has written to it.
+            RunError: A newer version of this package has written to it.
         """
         for each in self.raw_events():
             yield self.parse(each) if isinstance(each, RawEvent) else each
@@ -99,7 +99,7 @@ class Run:
 
         Raises:
             RunFolderError: The log can't be read.
-            RunVersionError: A newer version of this package has written to it.
+            RunError: A newer version of this package has written to it.
         """
         for read in LogReader(self.folder, chain).read():
             if isinstance(read, RawEvent):
@@ -193,7 +193,7 @@ class Run:
     def _check_version(self, raw: RawEvent) -> None:
         version = raw.data.get("schema_version")
         if not isinstance(version, int) or version > SCHEMA_VERSION:
-            raise RunVersionError(
+            raise RunError(
                 f"A newer version of this package has written {self.folder.path} (schema {_short(str(version))} in line "
                 f"{raw.line}; this version reads up to {SCHEMA_VERSION}). Update autogen-codeact to read it."
             )

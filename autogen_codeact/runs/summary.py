@@ -97,7 +97,7 @@ def summarize(run: Run) -> RunSummary:
 
     Raises:
         RunFolderError: The log can't be read.
-        RunVersionError: A newer version of this package has written to it.
+        RunError: A newer version of this package has written to it.
     """
     totals = RunTotals()
     for line in run.raw_events():

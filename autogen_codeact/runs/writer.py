@@ -51,16 +51,25 @@ class LogWriter:
     if possible, a `LogStopped`; the run goes on.
     """
 
-    def __init__(self, folder: Path, redaction: Redaction, last: int = 0, chain: Chain | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        redaction: Redaction,
+        *,
+        last: int = 0,
+        size: int = 0,
+        found: int | None = None,
+        chain: Chain | None = None,
+    ) -> None:
         self.folder = folder
         self.redaction = redaction
         self.files = FileStore(folder, redaction.content)
         self.stopped: str | None = None  # why nothing is written any more, or None
         self._seq = last
-        self._size = 0
+        self._size = size
         self._chain = chain
         self._mac = chain.mac if chain is not None else b""  # of what has been written
-        self._found: int | None = None
+        self._found = found
         self._descriptor = -1
         self._release: Callable[[], None] = lambda: None
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
@@ -70,9 +79,7 @@ class LogWriter:
     @classmethod
     async def create(cls, folder: Path | str, redaction: Redaction) -> Self:
         """Begin the log of a new run."""
-        writer = cls(Path(folder), redaction)
-        await writer._open(new=True)
-        return writer
+        return await cls(Path(folder), redaction)._open(new=True)
 
     @classmethod
     async def extend(
@@ -96,13 +103,9 @@ class LogWriter:
         Raises:
             OSError: It can't be written: a run must not be continued without a log.
         """
-        writer = cls(Path(folder), redaction, last, chain)
-        writer._size = size
-        writer._found = found
-        await writer._open(new=False)
-        return writer
+        return await cls(Path(folder), redaction, last=last, size=size, found=found, chain=chain)._open(new=False)
 
-    async def _open(self, *, new: bool) -> None:
+    async def _open(self, *, new: bool) -> Self:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await in_thread(self._prepare, new)
@@ -111,12 +114,13 @@ class LogWriter:
             if not new or isinstance(error, FileExistsError):
                 raise
             self._stop(_reason(error))
-            return
+            return self
         except BaseException:
             self._close_file()
             raise
         self._thread = threading.Thread(target=self._work, name="run-log", daemon=True)
         self._thread.start()
+        return self
 
     def _prepare(self, new: bool) -> None:
         if new:

@@ -21,7 +21,6 @@ from autogen_codeact.runs import (
     resume,
     resumed,
 )
-from autogen_codeact.runs.errors import RunVersionError
 from autogen_codeact.runs.events import HostCallStarted
 from autogen_codeact.runs.plan import RunNotResumableError
 from autogen_codeact.runs.redaction import Redaction
@@ -194,7 +193,7 @@ async def test_log_that_can_not_be_trusted_is_refused(
             RunNotResumableError,
             "its log is damaged in line 10 (this version does not know events of type teleported)",
         ),
-        ({"type": "message", "seq": 10, "schema_version": 99}, RunVersionError, "Update autogen-codeact to read it."),
+        ({"type": "message", "seq": 10, "schema_version": 99}, RunError, "Update autogen-codeact to read it."),
         ({"type": "boundary", "seq": 10, "schema_version": 1}, RunNotResumableError, "its log is damaged in line 10"),
         (
             {"type": "message", "seq": 12, "schema_version": 1},
