@@ -105,17 +105,14 @@ def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -
 
 async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
     """Have the caller's function make an agent or a team."""
-    made = make(executor, task) if _takes_task(make) else make(executor)
+    second = list(inspect.signature(make).parameters.values())[1:2]
+    takes_task = any(each.name == "task" or each.default is each.empty for each in second)
+    made = make(executor, task) if takes_task else make(executor)
     if inspect.isawaitable(made):
         made = await made
     if not isinstance(made, ChatAgent | BaseTeam):
         raise UnusableAgentError(f"make_agent has to return an agent or a team, not a {type(made).__name__}")
     return made
-
-
-def _takes_task(make: MakeAgent) -> bool:
-    second = list(inspect.signature(make).parameters.values())[1:2]
-    return any(each.name == "task" or each.default is each.empty for each in second)
 
 
 @dataclass

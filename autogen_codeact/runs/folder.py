@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
@@ -179,7 +179,7 @@ class RunFolder:
 
     def lines(self, longest: int, chain: Chain | None = None, *, after: Line | None = None) -> Iterator[Line]:
         """Read the log line by line; one of more than `longest` bytes is skipped without holding it in memory."""
-        with self.open_log() as file:
+        with self._opened(EVENTS, "log") as file:
             if chain is not None:
                 chain.begin(file.fileno())
             try:
@@ -193,10 +193,6 @@ class RunFolder:
                     yield line
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
-
-    def open_log(self) -> AbstractContextManager[BinaryIO]:
-        """Open the log for reading."""
-        return self._opened(EVENTS, "log")
 
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file that the log refers to."""
