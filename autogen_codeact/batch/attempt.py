@@ -86,21 +86,10 @@ def is_retryable(error: BaseException) -> bool:
     return any(kind.__name__ in _CONNECTION_ERRORS for kind in type(error).__mro__)
 
 
-def requested_delay(error: Exception) -> float | None:
-    """Return the seconds that a model's server wants to pass before the next request, if it says so."""
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    value = headers.get("retry-after") if isinstance(headers, Mapping) else None
-    try:
-        return max(0.0, float(str(value)[:100]))
-    except ValueError:
-        return None
-
-
-def backoff(backoff_s: float, failures: int, retry_after: float | None = None) -> float:
-    """Return the seconds to wait before the next attempt."""
+def backoff(backoff_s: float, failures: int) -> float:
+    """Return the seconds to wait before the next attempt; what a server says, its client has waited already."""
     delay = min(backoff_s * 2.0 ** min(failures - 1, 30), MAX_BACKOFF_S)
-    delay *= random.uniform(0.75, 1.0)  # noqa: S311 - only so that many tasks don't begin again at the same time
-    return max(delay, min(retry_after or 0.0, MAX_BACKOFF_S))
+    return delay * random.uniform(0.75, 1.0)  # noqa: S311 - only so that many tasks don't begin again at the same time
 
 
 async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
@@ -286,7 +275,6 @@ class _Attempt:
             # The log can't be continued, so that the task needs a new one.
             unusable_log=isinstance(error, RunError | LogLocked | FileExistsError)
             and not isinstance(error, RunIsFinishedError),
-            retry_after=requested_delay(error),
         )
 
     async def _run_agent(self) -> BaseChatMessage | None:

@@ -33,7 +33,6 @@ class AttemptError(Exception):
     _: KW_ONLY
     retryable: bool = False
     unusable_log: bool = False
-    retry_after: float | None = None
 
     def __str__(self) -> str:
         return f"{self.row.error_class}: {self.row.error}"

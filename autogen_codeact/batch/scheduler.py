@@ -271,7 +271,7 @@ class Scheduler:
         again = (error.retryable or error.unusable_log) and job.tried < self._settings.attempts
         delay = None
         if again:
-            delay = 0.0 if error.unusable_log else backoff(self._settings.backoff_s, job.tried, error.retry_after)
+            delay = 0.0 if error.unusable_log else backoff(self._settings.backoff_s, job.tried)
         row = error.row
         self._on_event(AttemptFailed(row.id, row.repeat, job.attempts, str(row.error_class), str(row.error), delay))
         if delay is None:

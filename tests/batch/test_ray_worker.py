@@ -83,6 +83,6 @@ async def test_data_that_the_node_does_not_have_is_named(context: Any, tmp_path:
 
 async def test_errors_of_attempts_can_be_sent() -> None:
     row = Row(id="a", outcome="failed", error_class="SandboxDied", error="gone", steps=1)
-    error = AttemptError(row, retryable=True, retry_after=2.0)
+    error = AttemptError(row, retryable=True)
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), vars(copy)) == ("SandboxDied: gone", vars(error))

@@ -89,16 +89,6 @@ async def test_error_that_stays_is_not_tried_again(bubblewrap: None, tmp_path_fa
             assert (row.outcome, row.attempts) == ("failed", 1)
 
 
-async def test_server_says_how_long_to_wait(bubblewrap: None, tmp_path: Path) -> None:
-    busy = Reply(status=429, content="slow down", headers={"Retry-After": "0.3"})
-    async with OpenAIServer([busy, "```python\nfinal_answer(2)\n```"]) as server:
-        events: list[BatchEvent] = []
-        (row,) = await rows_of(MakeAgent(server.client()), [double(1)], tmp_path, on_event=events.append)
-    assert row.answer == "2"
-    (delay,) = [event.retry_in for event in events if isinstance(event, AttemptFailed)]
-    assert delay == 0.3
-
-
 # What the caller's function can do wrong
 
 
