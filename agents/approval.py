@@ -17,9 +17,10 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 
+from autogen_codeact.agents.step_record import Step
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.tools.adapters import run_cancellable
-from autogen_codeact.executors.tools.later import AsksLater, Later
+from autogen_codeact.executors.tools.later import Later
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.types.result import ErrorInfo
 
@@ -31,7 +32,7 @@ async def request_approval(
     blocks: Sequence[CodeBlock],
     context: list[LLMMessage],
     cancellation_token: CancellationToken,
-    step: AsksLater | None = None,
+    step: Step | None = None,
 ) -> ApprovalResponse:
     """Call `func` to decide whether the blocks, the code of a step, may run."""
     code = shown_code(blocks)

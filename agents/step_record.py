@@ -12,8 +12,8 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_codeact.agents.answer import Answer, Transfer
 from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.replay import Replay
-from autogen_codeact.executors.tools.later import AsksLater
 from codeact_sandbox import SandboxError
+from codeact_sandbox.tools.approval import ToolApprovalRequest
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RunEnded:
     answer: Answer | Transfer | None = None
 
 
-class Step(AsksLater, Protocol):
+class Step(Protocol):
     """A step in which code runs, as the log keeps it."""
 
     token: CancellationToken
@@ -33,6 +33,12 @@ class Step(AsksLater, Protocol):
 
     def output(self, text: str) -> None:
         """Write what the code has printed, if it goes on for a moment."""
+
+    async def about_code(self, code: str) -> tuple[bool, str]:
+        """Return whether the code of the step may run, and why not, or end the run."""
+
+    async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
+        """Return whether a call may be made, and why not, or end the run."""
 
 
 class StepRecord(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component
@@ -10,20 +10,13 @@ from autogen_core import Component
 from autogen_codeact.executors.tools.policies import PolicyConfig, ToolPolicy
 from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
 
+if TYPE_CHECKING:
+    from autogen_codeact.agents.step_record import Step
+
 NO_LOG = (
     "Later() needs the log of a run, which keeps the question: use `recorded(…)` or `codeact run`. In a conversation a person "
     "is there to answer: use AskPerson() there, or a function."
 )
-
-
-class AsksLater(Protocol):
-    """A step of a run with a log: keeps its questions there, and ends the run until there are answers."""
-
-    async def about_code(self, code: str) -> tuple[bool, str]:
-        """Return whether the code of the step may run, and why not, or end the run."""
-
-    async def about_call(self, request: ToolApprovalRequest) -> tuple[bool, str]:
-        """Return whether a call may be made, and why not, or end the run."""
 
 
 class Later(ToolPolicy, Component[PolicyConfig]):
@@ -41,7 +34,7 @@ class Later(ToolPolicy, Component[PolicyConfig]):
             raise RuntimeError(NO_LOG)
         return ToolApproval(*await step.about_call(request))
 
-    async def about_code(self, code: str, step: AsksLater | None) -> ApprovalResponse:
+    async def about_code(self, code: str, step: Step | None) -> ApprovalResponse:
         """Ask about the code of a step."""
         if step is None:
             raise RuntimeError(NO_LOG)

@@ -9,13 +9,12 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Connection, OutputCallback, Reply
 from codeact_sandbox.host.protocol import checked_entries, number_of
-from codeact_sandbox.host.stream import Calls
 from codeact_sandbox.host.waiting import wait_for
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import (
@@ -24,6 +23,9 @@ from codeact_sandbox.types.errors import (
     SandboxStartError,
     SandboxTimeout,
 )
+
+if TYPE_CHECKING:
+    from codeact_sandbox.tools.broker import BlockCalls
 
 CHUNK = 256 * 1024
 ANSWER_TIMEOUT_S = 20.0
@@ -109,7 +111,7 @@ class RunningBlocks:
         self._output_room = 2 * output_limit + OUTPUT_SLACK
         self._grace_s = grace_s
         self._time_limits: dict[int, float] = {}
-        self._calls: dict[int, Calls] = {}
+        self._calls: dict[int, BlockCalls] = {}
 
     @property
     def running(self) -> bool:
@@ -131,7 +133,7 @@ class RunningBlocks:
         code: bytes,
         timeout_s: float,
         on_output: OutputCallback | None = None,
-        calls: Calls | None = None,
+        calls: BlockCalls | None = None,
     ) -> Reply:
         ident = next(self._requests.idents)
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}

@@ -1,12 +1,9 @@
-"""What a `RunnerClient` is given: the byte stream to a runner, what starts it, and what answers its calls."""
+"""What a `RunnerClient` is given: the byte stream to a runner, and what starts it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Protocol
-
-from codeact_sandbox.types.errors import SandboxError
-from codeact_sandbox.types.result import Result
 
 
 class ByteStream(Protocol):
@@ -65,22 +62,3 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Release what the launcher holds on the host."""
-
-
-class Calls(Protocol):
-    """Answers the calls that a block makes to host tools."""
-
-    # Sends a call's number and its answer, from any thread; set before the block can call.
-    send: Callable[[bytes], None] | None
-
-    def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread."""
-
-    def end(self) -> None:
-        """Cancel the calls that run, and answer nothing any more."""
-
-    def add_to(self, end: Result | SandboxError) -> None:
-        """Add the calls so far to how the block has ended."""
-
-    async def close(self) -> None:
-        """Cancel the calls, and wait for their end."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import singledispatch
-from types import GeneratorType
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -69,8 +68,8 @@ def _without_images(value: Any, images: list[ToolImage], depth: int) -> Any:
     if isinstance(value, ToolImage):
         images.append(value)
         return f"[image {len(images)}: {_size(value)}]"
-    if isinstance(value, GeneratorType):
-        raise TypeError("a generator in a tool's result might never end: return a list")
+    if isinstance(value, Iterator):
+        raise TypeError("an iterator in a tool's result might never end: return a list")
     if depth >= MAX_DEPTH or not isinstance(value, list | tuple | dict):
         return value
     items = list(value.values() if isinstance(value, dict) else value)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-import types
 import typing
 import warnings
 from collections.abc import Callable, Mapping
@@ -32,17 +30,19 @@ MAX_PROBLEMS = 5
 MAX_LISTED = 500
 T = TypeVar("T")
 _PATH = re.compile(r'"format": "(file-|directory-)?path"')
-_CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
-_BYTES_AS_BASE64 = ConfigDict(val_json_bytes="base64", ser_json_bytes="base64")
+_CONFIG = ConfigDict(
+    extra="forbid",
+    arbitrary_types_allowed=True,
+    allow_inf_nan=False,
+    val_json_bytes="base64",
+    ser_json_bytes="base64",
+)
 
 
 class Arguments:
     """The parameters of a function."""
 
     def __init__(self, name: str, types: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        # Beside text, base64 could not be distinguished from it.
-        base64 = not any(map(_mixes_text_and_bytes, types.values()))
-        config = ConfigDict(**_CONFIG, **(_BYTES_AS_BASE64 if base64 else {}))
         # Aliases, because not every name can be that of a model's field.
         fields: dict[str, Any] = {
             f"p{number}": (_described(kind), Field(defaults.get(each, ...), alias=each))
@@ -50,11 +50,11 @@ class Arguments:
         }
         self._names = dict(zip(fields, types, strict=True))
         try:
-            self._model = create_model("Arguments", __config__=config, **fields)
+            self._model = create_model("Arguments", __config__=_CONFIG, **fields)
             self.schema = _schema_of(self._model)
         except Exception:
             for each, kind in types.items():
-                _check_type(name, each, kind, config)
+                _check_type(name, each, kind)
             raise
         refuse_paths(name, self.schema)
 
@@ -71,7 +71,7 @@ class Result:
 
     def __init__(self, kind: Any) -> None:
         try:
-            self._adapter = TypeAdapter[Any](kind, config=ConfigDict(**_CONFIG, **_BYTES_AS_BASE64))
+            self._adapter = TypeAdapter[Any](kind, config=_CONFIG)
         except PydanticUserError:  # a type with a configuration of its own
             self._adapter = TypeAdapter[Any](kind)
         self.schema = self._adapter.json_schema(mode="serialization")
@@ -117,9 +117,9 @@ def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
         return model.model_json_schema()
 
 
-def _check_type(name: str, parameter: str, kind: Any, config: ConfigDict) -> None:
+def _check_type(name: str, parameter: str, kind: Any) -> None:
     try:
-        _schema_of(create_model("Argument", __config__=config, value=(_described(kind), ...)))
+        _schema_of(create_model("Argument", __config__=_CONFIG, value=(_described(kind), ...)))
     except Exception as error:
         why = str(error).partition("\n")[0]
         raise ValueError(
@@ -158,14 +158,6 @@ def _described(kind: Any) -> Any:
         kind, *more = typing.get_args(kind)
         words = [Field(description=each) if isinstance(each, str) else each for each in more] + words
     return Annotated[(kind, *words)]
-
-
-def _mixes_text_and_bytes(kind: Any) -> bool:
-    arguments = typing.get_args(kind)
-    is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
-    return (is_union and {str, bytes} <= set(arguments)) or any(
-        _mixes_text_and_bytes(each) for each in arguments if not inspect.isclass(each)
-    )
 
 
 def validated(validate: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) -> T:

@@ -67,16 +67,8 @@ class CallFiles:
 
     async def read(self, path: str) -> bytes:
         """Return the content of a file of the sandbox."""
-        if path in self._copies:
-            return await in_thread(self._copies[path][0].read_bytes)
-        content = bytearray()
-
-        async def take(piece: bytes) -> None:
-            self.take(len(piece))
-            content.extend(piece)
-
-        await self._sandbox.read(_checked(path), take, self._budget.limit - self._budget.used)
-        return bytes(content)
+        copy = await self.copy_in(path)
+        return await in_thread(copy.read_bytes)
 
     async def fetch(self, path: str) -> dict[str, Any]:
         """Copy a file of the sandbox as `copy_in` does, and return the hash and the size of its content."""

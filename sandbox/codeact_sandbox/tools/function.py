@@ -7,9 +7,7 @@ import functools
 import inspect
 import typing
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from io import IOBase
-from itertools import islice
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from codeact_sandbox.host.threads import Threads
@@ -26,7 +24,6 @@ from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
-MAX_ITEMS = 100_000  # items of an iterator that a tool returns
 
 
 class HostTool(StubbedTool):
@@ -122,11 +119,9 @@ class HostTool(StubbedTool):
         if self._is_async:
             value = await contained(self.function(*positional, **values))
         else:
-            value = await self._threads.run(lambda: _collected(self.function(*positional, **values)))
+            value = await self._threads.run(lambda: self.function(*positional, **values))
             if inspect.isawaitable(value):  # a sync function around an async one
                 value = await contained(value)
-        if isinstance(value, Iterator):  # of an async function
-            value = await self._threads.run(lambda: _collected(value))
         return value
 
     def _write(self, name: str, shown: list[inspect.Parameter], hints: Mapping[str, Any]) -> Stub:
@@ -148,19 +143,6 @@ class HostTool(StubbedTool):
             return write_stub(name, parameters, text, description, texts.classes, rich_result=kind)
         returned = texts.of(result, f"{name}_result") if _RETURN in hints else None
         return write_stub(name, parameters, returned, description, texts.classes)
-
-
-def _collected(value: Any) -> Any:
-    """Return the items of an iterator; anything else as it is.
-
-    This runs where the tool does: the thread that serializes results serves all sandboxes, and an iterator may never end.
-    """
-    if not isinstance(value, Iterator) or isinstance(value, IOBase):
-        return value
-    items = list(islice(value, MAX_ITEMS + 1))
-    if len(items) > MAX_ITEMS:
-        raise TypeError(f"the tool returned an iterator with more than {MAX_ITEMS:,} items")
-    return items
 
 
 def _is_token(kind: Any) -> bool:

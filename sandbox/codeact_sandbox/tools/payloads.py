@@ -102,23 +102,10 @@ def json_text(value: Any, separators: tuple[str, str] | None = None) -> str:
 
 def is_small(value: Any) -> bool:
     """Whether it is plain JSON, and small enough to be checked and serialized without a thread."""
-    left, todo = SMALL_BYTES, [value]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, str):
-            left -= len(item)
-        elif isinstance(item, dict | list | tuple):
-            left -= 8 * len(item)
-            if left >= 0:
-                todo.extend(item.values() if isinstance(item, dict) else item)
-        elif item is not None and not isinstance(item, int | float):
-            return False
-        if left < 0:
-            return False
-    return True
+    return least_size(value, SMALL_BYTES, of_others=SMALL_BYTES + 1) <= SMALL_BYTES
 
 
-def least_size(value: Any, enough: int) -> int:
+def least_size(value: Any, enough: int, of_others: int = 1) -> int:
     """A lower bound of the size of something as JSON; stops when it is above `enough`."""
     size, todo = 0, [value]
     while todo and size <= enough:
@@ -134,7 +121,7 @@ def least_size(value: Any, enough: int) -> int:
             if size <= enough and not _NUMBERS.issuperset(map(type, item)):
                 todo.extend(item)
         else:
-            size += 1
+            size += 1 if item is None or isinstance(item, int | float) else of_others
     return size
 
 
