@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import sys
 import tempfile
 import threading
-import time
 from functools import partial
 
 from codeact_sandbox.backends.bubblewrap.cgroups import leftover_groups
 from codeact_sandbox.backends.owner import Leftover
 from codeact_sandbox.files.temporary_folder import (
-    REMOVE_TIMEOUT_S,
     abandoned_folders,
     owner_of,
     remove_abandoned,
@@ -24,14 +21,11 @@ from codeact_sandbox.types.errors import SandboxError
 
 logger = logging.getLogger("codeact_sandbox")
 
-BACKGROUND_TIMEOUT_S = 5.0
 _checked: set[tuple[int, str]] = set()
 _checked_lock = threading.Lock()
 
 
-def local_leftovers(
-    search_s: float = math.inf, remove_s: float = REMOVE_TIMEOUT_S, *, kill: bool = True
-) -> list[Leftover]:
+def local_leftovers(*, kill: bool = True) -> list[Leftover]:
     """List control groups and temporary folders of dead processes; without `kill`, the processes of groups end by themselves."""
     groups = leftover_groups(kill=kill) if sys.platform == "linux" else []
     folders = [
@@ -41,9 +35,9 @@ def local_leftovers(
             state="files of work_dir",
             owner=f"process {owner_of(path)}",
             owner_state="dead",
-            remove=partial(remove_abandoned, path, remove_s),
+            remove=partial(remove_abandoned, path),
         )
-        for path in abandoned_folders(time.monotonic() + search_s)
+        for path in abandoned_folders()
     ]
     return groups + folders
 
@@ -59,7 +53,7 @@ def remove_leftovers_in_background() -> None:
 
 
 def _remove_all() -> None:
-    for item in local_leftovers(BACKGROUND_TIMEOUT_S, BACKGROUND_TIMEOUT_S, kill=False):
+    for item in local_leftovers(kill=False):
         try:
             if item.orphan:
                 item.remove()

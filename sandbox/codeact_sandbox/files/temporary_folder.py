@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import itertools
 import logging
-import math
 import os
 import re
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -77,17 +74,16 @@ def _remove_own(owner: int, path: Path, lock: int | None) -> None:
     if os.getpid() != owner:
         return
     with contextlib.suppress(OSError):  # what can't be removed stays
-        _empty(path, math.inf)
-        os.rmdir(path)
+        _remove_all(path)
     if lock is not None:
         os.close(lock)
 
 
-def abandoned_folders(until: float = math.inf) -> list[Path]:
+def abandoned_folders() -> list[Path]:
     """List the folders of this user whose process has ended, sorted by name. This call blocks."""
     found: list[Path] = []
     with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
-        for entry in itertools.takewhile(lambda _: time.monotonic() < until, entries):
+        for entry in entries:
             if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 with _locked(Path(entry.path)) as lock:
                     if lock is not None:
@@ -100,14 +96,12 @@ def owner_of(path: Path) -> str:
     return path.name.removeprefix(PREFIX).partition("-")[0]
 
 
-def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
+def remove_abandoned(path: Path) -> bool:
     """Remove a folder whose process has ended, or raise; False if it does not exist or has another owner. This call blocks."""
     with _locked(path) as lock:
         if lock is None:
             return False
-        if not _empty(path, time.monotonic() + timeout_s):
-            raise TimeoutError(f"{path} contains too much to be removed in {timeout_s:g} s")
-        os.rmdir(path)
+        _remove_all(path)
     return True
 
 
@@ -137,6 +131,8 @@ def _lock(path: Path) -> int:
     return fd
 
 
-def _empty(path: Path, until: float) -> bool:
-    """Remove the content of a folder, without following links; False if the time is over."""
-    return all(time.monotonic() <= until for _ in _remove_content(path))
+def _remove_all(path: Path) -> None:
+    """Remove a folder with its content, without following links."""
+    for _ in _remove_content(path):
+        pass
+    os.rmdir(path)
