@@ -50,7 +50,7 @@ async def _run_first_blocks(client: RunnerClient, options: SandboxOptions, works
     blocks, extra = 0, options.autogen
     if extra.functions_source is not None:
         module = extra.functions_module
-        await FileService(client).send(f"{module}.py", 0o644, extra.functions_source.encode())
+        await client.requests.write_file(f"{module}.py", 0o644, [extra.functions_source.encode()])
         failed = "the functions failed to load"
         if extra.functions_packages and not isinstance(options, DockerOptions):
             needed = ", ".join(extra.functions_packages)

@@ -108,7 +108,7 @@ class ReplayWorkspace:
             # In a thread: hashing 64 MiB would hold up the event loop.
             if await in_thread(fingerprint_of, file.size, chunks) != fingerprint:
                 return False
-            await self._files.send(name, file.mode, b"".join(chunks))
+            await self._client.requests.write_file(name, file.mode, chunks)
         except SandboxFileError:
             return False
         self._inside[name] = fingerprint

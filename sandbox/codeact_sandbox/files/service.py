@@ -14,7 +14,6 @@ from typing import Any
 
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.processes import Command, Input, pieces_of
-from codeact_sandbox.host.requests import CHUNK
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.runner.worker import trees
 from codeact_sandbox.types.errors import SandboxFileError
@@ -86,15 +85,6 @@ class FileService:
             return await in_thread(parse_answer, answer)
         except (ValueError, RecursionError) as error:
             raise unreadable(path) from error
-
-    async def send(self, name: str, mode: int, content: Input) -> None:
-        """Write a file of the workspace that the host has; no list of changed files has it."""
-        requests = self._client.requests
-        if isinstance(content, bytes) and len(content) <= CHUNK:
-            await requests.ask({"op": "write", "name": name, "mode": mode}, content)
-        else:
-            await self.ask("write", name, content=content, mode=mode)
-            await requests.ask({"op": "remember", "name": name})
 
     async def read(self, path: str, take: Take, most: int) -> None:
         """Read a file for a host tool: of at most so many bytes, and nothing of the kernel's."""

@@ -6,12 +6,11 @@ import asyncio
 import errno
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from codeact_sandbox.files.file_writer import FileWriter
-from codeact_sandbox.files.service import FileService
 from codeact_sandbox.files.workspace import MAX_NAME_SHOWN, HostFile, Workspace
 from codeact_sandbox.host.blocks import BlockRequest, artifact
 from codeact_sandbox.host.client import RunnerClient
@@ -28,9 +27,8 @@ CHUNK = 256 * 1024
 # Work for one call in a thread, so that others can run in between: chunks of a file, and files.
 CHUNKS_PER_CALL = 4
 FILES_PER_CALL = 256
-# Files that are transferred at the same time, so that many small ones don't wait for a reply each; the runner takes up to 64.
-MAX_TRANSFERS = 32
-MAX_TRANSFER_BYTES = 2 * 1024**2
+# Files that are transferred at the same time, so that many small ones don't wait for a reply each.
+MAX_TRANSFERS = 8
 MAX_NOTES = 8
 MAX_LISTED = 50
 PAGE_BYTES = 4096
@@ -38,14 +36,11 @@ QUICK_STATS = 500  # what may be done on the event loop; more is done in a threa
 Kept = str | None | asyncio.Future[str | None]
 """The path of the file with a block's code on the host, or None; a future of it while it is being written."""
 
-T = TypeVar("T")
-
 
 async def push_changes(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
     """Send new and changed files of the host, before a block."""
-    if workspace.unchanged(most=QUICK_STATS):
-        return
-    if len(workspace.settled) > QUICK_STATS and await in_thread(workspace.unchanged):
+    is_quick = len(workspace.settled) <= QUICK_STATS
+    if workspace.unchanged() if is_quick else await in_thread(workspace.unchanged):
         return
     async with workspace.transfer_lock:
         workspace.note(*await push(workspace, sandbox, limits))
@@ -68,7 +63,7 @@ async def push(
     sent = 0
     while sent < len(files) and len(refused) < MAX_NOTES:
         # One by one after a refusal, so that the next ones are not sent in vain.
-        batch = _batch(files[sent : sent + (1 if refused else MAX_TRANSFERS)], lambda file: file.size)
+        batch = files[sent : sent + (1 if refused else MAX_TRANSFERS)]
         errors = await _send(workspace, sandbox, batch)
         workspace.mark_synced([file.name for file, error in zip(batch, errors, strict=True) if error is None])
         sent += len(batch)
@@ -92,16 +87,6 @@ async def _send_folders(workspace: Workspace, sandbox: RunnerClient) -> list[str
             return _notes([f"not all empty folders could be made there ({error.strerror})."])
         workspace.mark_folders(names)
     return []
-
-
-def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
-    """Take the items that may be transferred at the same time; a large one counts as one chunk."""
-    room = MAX_TRANSFER_BYTES
-    for number, item in enumerate(items):
-        room -= min(size(item), CHUNK)
-        if room < 0:
-            return items[: max(1, number)]
-    return items
 
 
 def _notes(texts: Sequence[str], more: int = 0) -> list[str]:
@@ -130,12 +115,11 @@ def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
 
 async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[HostFile]) -> list[BaseException | None]:
     """Send some files at the same time, and return the exception of each, or None."""
-    service = FileService(sandbox)
 
     async def send(file: HostFile) -> None:
         chunks = workspace.read(file)
-        content = await in_thread(b"".join, chunks) if file.size <= CHUNK else in_threads(chunks)
-        await service.send(file.name, file.mode, content)
+        content = [await in_thread(b"".join, chunks)] if file.size <= CHUNK else in_threads(chunks)
+        await sandbox.requests.write_file(file.name, file.mode, content)
 
     return await asyncio.gather(*map(send, batch), return_exceptions=True)
 
@@ -270,9 +254,8 @@ class _Pull:
 
 async def _fetch(sandbox: RunnerClient, pulling: _Pull) -> None:
     """Get the content of some files and store them."""
-    some = pulling.in_sandbox[:MAX_TRANSFERS]
-    entries = _batch(some, lambda entry: int(entry["size"]))
-    del pulling.in_sandbox[: len(entries)]
+    entries = pulling.in_sandbox[:MAX_TRANSFERS]
+    del pulling.in_sandbox[:MAX_TRANSFERS]
 
     async def copy(entry: dict[str, Any]) -> None:
         name = entry["name"]

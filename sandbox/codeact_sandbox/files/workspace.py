@@ -186,11 +186,9 @@ class Workspace:
             self._reported = set(scan.skipped)
             return files
 
-    def unchanged(self, most: int | None = None) -> bool:
-        """Return whether it is certain that `outgoing` would find nothing, by at most `most` files; far cheaper than a scan."""
+    def unchanged(self) -> bool:
+        """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan."""
         settled = self.settled
-        if most is not None and len(settled) > most:
-            return False
         try:
             for path, signature in settled:
                 if signature_of(os.lstat(path)) != signature:

@@ -390,6 +390,10 @@ async def pieces_of(stdin: Input) -> AsyncGenerator[bytes]:
         yield stdin.encode()
     elif isinstance(stdin, bytes | bytearray | memoryview):
         yield bytes(stdin)
+    elif isinstance(stdin, AsyncGenerator):
+        async with contextlib.aclosing(stdin):  # it may have an open file
+            async for piece in stdin:
+                yield piece
     elif isinstance(stdin, AsyncIterable):
         async for piece in stdin:
             yield piece

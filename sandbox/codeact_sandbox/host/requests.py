@@ -6,8 +6,9 @@ import asyncio
 import errno
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from concurrent.futures import Future
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from codeact_sandbox.host import protocol
 from codeact_sandbox.host.blocks import to_result
 from codeact_sandbox.host.connection import Connection, OutputCallback, Reply
 from codeact_sandbox.host.protocol import checked_entries, number_of
-from codeact_sandbox.host.waiting import wait_for
+from codeact_sandbox.host.waiting import asynchronous, wait_for
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.errors import (
     SandboxError,
@@ -72,6 +73,26 @@ class Requests:
             raise ValueError(str(reply.message["error"]))
         number = number_of(reply.message, "errno")
         raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
+
+    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncGenerator[bytes]) -> None:
+        """Send a file into the sandbox that the host has; no list of changed files has it."""
+        ident = next(self.idents)
+        begun = False
+        waiting = b""
+        async with aclosing(chunks if isinstance(chunks, AsyncGenerator) else asynchronous(chunks)) as pieces:
+            try:
+                async for chunk in pieces:
+                    if waiting:
+                        begun = True
+                        await self.ask({"op": "write", "name": name}, waiting, ident)
+                    waiting = chunk
+                last = {"op": "write", "name": name, "mode": mode, "final": True}
+                await self.ask(last, waiting, ident)
+            except BaseException:
+                if begun:
+                    # Nobody waits for the answer. It removes the part that was sent.
+                    self.send(wire.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
+                raise
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
         offset = 0

@@ -125,7 +125,7 @@ for pid in os.listdir("/proc"):
         assert "sleep" not in process.run(code)[1]
 
     def test_runner_transfers_files(self, process: LocalRunner) -> None:
-        process.request(b"F", {"op": "write", "name": "in.txt", "mode": 0o644}, b"in")
+        process.request(b"F", {"op": "write", "name": "in.txt", "mode": 0o644, "final": True}, b"in")
         result, _ = process.run("open('out.txt', 'w').write(open('in.txt').read() + ' out')")
         assert ("out.txt", 6) in [(entry["name"], entry["size"]) for entry in result["files"]]
         message, data, _ = process.request(b"F", {"op": "read", "name": "out.txt", "offset": 0, "size": 100})

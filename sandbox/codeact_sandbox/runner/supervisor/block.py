@@ -309,7 +309,7 @@ class Block:
     def _add_changed_files(self, message):
         """Add the list of changed files to the result; return the content of the small ones."""
         if self.request.get("hide"):
-            self.supervisor.files.remember(os.path.relpath(self.request["hide"], self.supervisor.files.root))
+            self.supervisor.files.remember(self.request["hide"])
         message["files"], contents, incomplete = self.supervisor.files.changed()
         if incomplete:
             message["files_cut"] = True

@@ -20,6 +20,7 @@ MAX_LISTING_S = 1.0  # of processor time: a busy machine needs longer for the sa
 MAX_DEPTH = 32
 # Names are up to 4096 bytes long, and a list of files has to fit into a frame.
 LIST_LIMIT = 1024 * 1024
+MAX_UPLOADS = 64
 UPLOAD_PREFIX = ".codeact-part-"
 TOO_MANY_FILES = (
     "There are too many files in the workspace, or folders in folders: not all that were made or changed have been looked at "
@@ -35,8 +36,9 @@ class Files:
     def __init__(self, root):
         self.root = root
         self._known = {}
+        self._uploads = {}
 
-    def handle(self, request, data):
+    def handle(self, ident, request, data):
         """Answer one request of the host, with a message and bytes; the message has `error` if it could not be done."""
         try:
             op = request["op"]
@@ -46,43 +48,37 @@ class Files:
                 entries, contents, incomplete = self.changed()
                 return {"files": entries, "notes": [TOO_MANY_FILES] if incomplete else []}, contents
             if op == "write":
-                answer = self._write(request, data)
+                answer = self._write(ident, request, data)
             elif op == "list":
                 answer = self._list(request)
-            elif op == "remember":
-                answer = self.remember(request["name"])
             elif op == "folders":
                 answer = self._make_folders(request["names"])
             else:
                 answer = {"error": "unknown operation", "errno": 22}
             return answer, b""
         except OSError as error:
+            self._drop(ident)
             return {"error": error.strerror or str(error), "errno": error.errno or 5}, b""
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            self._drop(ident)
             return {"error": "bad request: %s" % error, "errno": 22}, b""
 
-    def _write(self, request, data):
-        """Write a file that the host has; larger ones come through the worker's file service, and are remembered."""
-        folder = folders.open_above(self.root, request["name"], create=True)
-        part, name = UPLOAD_PREFIX + os.urandom(8).hex(), os.path.basename(request["name"])
-        try:
-            fd = os.open(
-                part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
-            )
-            try:
-                while data:
-                    data = data[os.write(fd, data) :]
-                os.fchmod(fd, request["mode"] & 0o777)
-                os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-                self._known[request["name"]] = _version_of(os.fstat(fd))
-            except BaseException:
-                os.unlink(part, dir_fd=folder)
-                raise
-            finally:
-                os.close(fd)
-        finally:
-            os.close(folder)
-        return {}
+    def _write(self, ident, request, data):
+        if request.get("abandon"):
+            self._drop(ident)
+            return {}
+        upload = self._uploads.get(ident)
+        if upload is None:
+            if len(self._uploads) >= MAX_UPLOADS:
+                self._drop(next(iter(self._uploads)))  # the host has given it up
+            folder = folders.open_above(self.root, request["name"], create=True)
+            upload = self._uploads[ident] = Upload(folder, request["name"], UPLOAD_PREFIX + os.urandom(8).hex())
+        upload.write(data)
+        if request.get("final"):
+            info = upload.commit(request.get("mode", 0o644))
+            del self._uploads[ident]
+            self._known[request["name"]] = _version_of(info)
+        return {"written": len(data)}
 
     def _make_folders(self, names):
         """Make folders that the host has; their names end with a slash."""
@@ -90,6 +86,11 @@ class Files:
             os.close(folders.open_above(self.root, name, create=True))
             self._known[name] = FOLDER
         return {}
+
+    def _drop(self, ident):
+        upload = self._uploads.pop(ident, None)
+        if upload is not None:
+            upload.abandon()
 
     def _read(self, request):
         fd, info = self._open(request["name"])
@@ -146,11 +147,11 @@ class Files:
             entries.append(entry)
         return entries, b"".join(blobs), incomplete or listing.cut
 
-    def remember(self, name):
+    def remember(self, path):
         """Do not report a file that the host already has."""
         with contextlib.suppress(OSError, ValueError):
-            self._known[name] = _version_of(os.lstat(os.path.join(self.root, name)))
-        return {}
+            name = path[len(self.root) + 1 :]
+            self._known[name] = _version_of(os.lstat(path))
 
     def _content(self, name):
         try:
@@ -220,6 +221,41 @@ class Listing:
             entries.pop()
         self._left -= len(entries)
         return sorted(entries, key=lambda item: item.name)
+
+
+class Upload:
+    """A file that is being uploaded; it gets its own name when it is complete."""
+
+    def __init__(self, folder, name, temporary):
+        self.folder = folder
+        self.name = os.path.basename(name)
+        self.temporary = temporary
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self.fd = os.open(self.temporary, flags, 0o600, dir_fd=folder)
+        except OSError:
+            os.close(folder)
+            raise
+
+    def write(self, data):
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.fd, view) :]
+
+    def commit(self, mode):
+        """Give the file its name and permissions; returns its stat."""
+        os.fchmod(self.fd, mode & 0o777)
+        os.replace(self.temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        info = os.fstat(self.fd)
+        os.close(self.fd)
+        os.close(self.folder)
+        return info
+
+    def abandon(self):
+        with contextlib.suppress(OSError):
+            os.unlink(self.temporary, dir_fd=self.folder)
+        os.close(self.fd)
+        os.close(self.folder)
 
 
 def _entry(name, info):

@@ -125,7 +125,7 @@ class Supervisor:
         elif kind == wire.JOB:
             self.jobs.handle(ident, message, data)
         elif kind == wire.FILE_REQUEST:
-            answer, content = self.files.handle(message, data)
+            answer, content = self.files.handle(ident, message, data)
             self.send(wire.ANSWER, ident, answer, content)
         elif kind == wire.TAKE_CHECKPOINT:
             self._session_for(ident).take_checkpoint(ident, message.get("name"), message.get("drop"))

@@ -210,8 +210,8 @@ def read(target, path, offset, size, most=None):
             size = None if size is None else size - len(data)
 
 
-def write(source, path, mode=None):
-    """Write a file, and make the folders above it; without `mode`, one that exists keeps its mode.
+def write(source, path):
+    """Write a file, and make the folders above it; one that exists keeps its mode.
 
     An absolute path is followed through links; in the workspace none is.
     """
@@ -222,10 +222,11 @@ def write(source, path, mode=None):
     else:
         os.fchdir(folders.open_above(".", path, create=True))
         path = os.path.basename(path)
-    if mode is None and os.path.isfile(path) and not os.path.islink(path):
+    mode = 0o644
+    if os.path.isfile(path) and not os.path.islink(path):
         os.close(os.open(path, os.O_WRONLY))  # it may be protected
         mode = stat.S_IMODE(os.stat(path).st_mode)
-    replace(path, iter(lambda: source.read(CHUNK), b""), 0o644 if mode is None else mode & 0o777)
+    replace(path, iter(lambda: source.read(CHUNK), b""), mode)
 
 
 def edit(path, old, new, everywhere):
