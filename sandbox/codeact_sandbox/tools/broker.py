@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.tools.answers import as_tool_image
 from codeact_sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
-from codeact_sandbox.tools.call_files import CallFiles, FileBudget
+from codeact_sandbox.tools.call_files import CallFiles, CodeFiles, FileBudget
 from codeact_sandbox.tools.function import HostTool, contained
 from codeact_sandbox.tools.payloads import (
     Request,
@@ -43,9 +43,6 @@ from codeact_sandbox.types.observers import (
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, Result, ToolCall
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
-
-if TYPE_CHECKING:
-    from codeact_sandbox.files.service import FileService
 
 logger = logging.getLogger("codeact_sandbox")
 
@@ -152,7 +149,7 @@ class BlockCalls:
         context: RunContext,
         block: BlockId,
         *,
-        sandbox: FileService | None = None,
+        sandbox: CodeFiles | None = None,
         work_dir: Path | None = None,
     ) -> None:
         self._broker = broker

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
 from codeact_sandbox.host.requests import CHUNK
@@ -17,8 +17,15 @@ from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.paths import WORKSPACE
 
-if TYPE_CHECKING:
-    from codeact_sandbox.files.service import FileService
+
+class CodeFiles(Protocol):
+    """Reads and writes files of a sandbox with the rights of its code; `FileService` does."""
+
+    async def read(self, path: str, take: Callable[[bytes], Awaitable[object]], most: int) -> None:
+        """Read a file of at most so many bytes, and pass its content on in pieces."""
+
+    async def write(self, path: str, content: bytes | AsyncGenerator[bytes]) -> None:
+        """Write a file."""
 
 
 @dataclass
@@ -48,7 +55,7 @@ class FileBudget:
 class CallFiles:
     """The files of one call."""
 
-    def __init__(self, sandbox: FileService, budget: FileBudget, work_dir: Path | None) -> None:
+    def __init__(self, sandbox: CodeFiles, budget: FileBudget, work_dir: Path | None) -> None:
         self._sandbox = sandbox
         self._budget = budget
         self._work_dir = work_dir
