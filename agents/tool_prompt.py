@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from autogen_codeact.agents.text import shorten
-from codeact_sandbox.tools.search import MAX_LISTED_CHARS, STUBS_FOLDER, are_many, summary
+from codeact_sandbox.tools.search import MAX_LISTED_CHARS, are_many, summary
 from codeact_sandbox.types.tool import HostToolProtocol
 
 MAX_NAMES_CHARS = 1200
@@ -20,7 +20,7 @@ COMPACT = (
 MANY = (
     "Code can call {count} functions of the host without an import; each call is made at once. Print "
     '`search_tools("what is wanted", limit=5)` in code to find some with their signatures, or `help(name)` to read one. '
-    f"The files {STUBS_FOLDER}/*.pyi have all signatures. Some of their names:"
+    "Some of their names:"
 )
 
 

@@ -25,7 +25,7 @@ from codeact_sandbox.host.connection import OutputCallback
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 from codeact_sandbox.leftovers import remove_leftovers_in_background
 from codeact_sandbox.pool import SandboxPool
-from codeact_sandbox.preparation import prepare, send_stubs
+from codeact_sandbox.preparation import prepare
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.tools.approval import ApproveTool
@@ -102,7 +102,6 @@ class AsyncSandbox(FileOperations):
         self._folder = WorkFolder()
         self.started_jobs: list[commands.Job] = []  # those of the last sandbox whose output is kept
         self.replaying_now = False  # whether the session is being rebuilt
-        self._stubs_sent: object = None
         self.open_branch: branches.AsyncBranch | None = None  # the open branch
         self._stopped = False
         self._lost = False
@@ -288,7 +287,7 @@ class AsyncSandbox(FileOperations):
             # A folder of earlier blocks must survive an engine that is unavailable for a moment.
             await self._folder.release(keep=not fresh)
             raise
-        self.client, self.started_jobs, self._stubs_sent = client, [], None
+        self.client, self.started_jobs = client, []
         self.starts, self.unrecorded = self.starts + 1, 0
         if fresh and self.options.snapshot is not None:
             try:
@@ -298,8 +297,6 @@ class AsyncSandbox(FileOperations):
                 raise
         started = SandboxStarted(client.name, self.options.backend, time.monotonic() - began)
         notify(self.attachments.current, "sandbox_started", started)
-        if self.tools.stubs is not None:
-            self.tools.stubs()  # they are written now, and sent before the first block
         return client
 
     async def _stop(self, *, keep_folder: bool = False, end_session: bool = False) -> None:
@@ -406,17 +403,12 @@ class AsyncSandbox(FileOperations):
         client = self.client
         if self.open_branch is not None and branches.inside.get() is not self.open_branch:
             raise Unsupported(branches.OPEN)
-        known = self.tools.known is not None and self.tools.stubs is self._stubs_sent
-        if client is not None and client.alive and not self._stopped and known:
+        if client is not None and client.alive and not self._stopped and self.tools.known is not None:
             return client
         async with self._lifecycle:
             if self._stopped:
                 raise SandboxNotStarted(STOPPED)
-            client = await self._running()
-            if self.tools.stubs is not self._stubs_sent:  # of many tools: a start does not wait for them
-                await send_stubs(client, self.tools)
-                self._stubs_sent = self.tools.stubs
-            return client
+            return await self._running()
 
     def interrupt(self) -> bool:
         """Stop the blocks that run, and return whether there were any; the session stays as it was before them.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from codeact_sandbox.files import sync
 from codeact_sandbox.files.data import check_data
 from codeact_sandbox.files.service import FileService
@@ -11,7 +9,6 @@ from codeact_sandbox.files.workspace import Workspace
 from codeact_sandbox.host.blocks import make_request, to_result
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import Reply
-from codeact_sandbox.tools.search import STUBS_FOLDER
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.options import DockerOptions, SandboxOptions
@@ -66,12 +63,6 @@ async def _run_first_blocks(client: RunnerClient, options: SandboxOptions, works
         if workspace is not None:
             await sync.pull(workspace, client, reply)
     return blocks
-
-
-async def send_stubs(client: RunnerClient, tools: Toolset) -> None:
-    files = await asyncio.wrap_future(tools.stubs()) if tools.stubs is not None else {}
-    if files:
-        await FileService(client).write_all(STUBS_FOLDER, files)
 
 
 async def _run(

@@ -7,16 +7,13 @@ import contextlib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from functools import cache
 from typing import Any, ClassVar
 
-from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.tools.broker import ToolBroker
 from codeact_sandbox.tools.function import HostTool
-from codeact_sandbox.tools.mcp_client import McpServer, McpSource
-from codeact_sandbox.tools.search import SEARCH, GroupedTool, SearchTool, are_many, stub_files
+from codeact_sandbox.tools.mcp_client import McpServer, McpServerSource
+from codeact_sandbox.tools.search import SEARCH, GroupedTool, SearchTool, are_many
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.types.limits import ToolLimits
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
@@ -25,7 +22,6 @@ from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
 Tool = Callable[..., Any] | HostToolProtocol | ToolSource | McpServer
 
 MAX_TOOLS = 10_000
-_threads = Threads(most=1, name="codeact-stubs")
 
 
 class Toolset:
@@ -38,8 +34,6 @@ class Toolset:
     ) -> None:
         self._approve = self._approving = _checked(approve)
         self._ready: list[HostToolProtocol | ToolSource] = []
-        # Writes files with the signatures of all tools, once; None if the tools are few.
-        self.stubs: Callable[[], Future[dict[str, bytes]]] | None = None
         self._in_use: tuple[HostToolProtocol, ...] = ()
         self._added: tuple[Any, ...] = ()
         # All tools; None before `start` if there are sources of tools to start.
@@ -50,7 +44,7 @@ class Toolset:
 
     def adapt(self, tool: Any) -> HostToolProtocol | ToolSource:
         if isinstance(tool, McpServer):
-            return McpSource(tool)
+            return McpServerSource(tool)
         if isinstance(tool, ToolSource) or is_host_tool(tool):
             return tool
         if not callable(tool):
@@ -101,7 +95,6 @@ class Toolset:
         self.broker.replace(self._in_use, [*tools, *search])
         self._in_use = (*tools, *search)
         (self.broker.without_approval.add if search else self.broker.without_approval.discard)(SEARCH)
-        self.stubs = cache(lambda: _threads.submit(lambda: stub_files(tools))) if search else None
 
     def _check_names(self, tools: Sequence[HostToolProtocol]) -> None:
         if len(tools) > MAX_TOOLS:

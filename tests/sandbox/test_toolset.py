@@ -21,14 +21,10 @@ def double(number: int) -> int:
 class Shop(ToolSource):
     """A server with one tool, which tells what was done with it."""
 
-    def __init__(self, name: str = "stock", *, fails: bool = False, hangs: bool = False, running: bool = False) -> None:
+    def __init__(self, name: str = "stock", *, fails: bool = False, hangs: bool = False) -> None:
         super().__init__("shop")
-        self.tool_name, self.fails, self.hangs, self.running = name, fails, hangs, running
+        self.tool_name, self.fails, self.hangs = name, fails, hangs
         self.done: list[str] = []
-
-    @property
-    def is_running(self) -> bool:
-        return self.running
 
     async def open(self) -> None:
         self.done.append("open")

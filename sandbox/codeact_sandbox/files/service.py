@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import io
 import json
 import struct
-import tarfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -95,16 +93,6 @@ class FileService:
         """Write a file of a host tool, and make the folders above it."""
         async with self._room:
             await self.ask("write", path, content=content)
-
-    async def write_all(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Write files into a folder, which is made."""
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as archive:
-            for name, content in files.items():
-                header = tarfile.TarInfo(name)
-                header.size = len(content)
-                archive.addfile(header, io.BytesIO(content))
-        await self.ask("unpack", path, content=packed.getvalue(), compressed=False)
 
 
 def parse_answer(answer: bytearray) -> Any:

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import urllib.parse
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -154,12 +155,11 @@ def read_servers(text: str, origin: str) -> list[McpServer]:
 
 
 class McpSource(ToolSource):
-    """The tools of an MCP server, which runs from `open` to `close`."""
+    """The tools of an MCP session, which lasts from `open` to `close`."""
 
-    def __init__(self, server: McpServer) -> None:
-        super().__init__(f"MCP server `{printable_text(server.name)}`")
-        self.server = server
-        self.group = self.label = identifier(server.name)
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.label = identifier(name)
         self._session: asyncio.Future[Any] | None = None
         self._end = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
@@ -205,10 +205,15 @@ class McpSource(ToolSource):
                 break
         if cursor is not None or len(found) > MAX_TOOLS:
             raise SandboxStartError(f"The {self.name} lists more than {MAX_TOOLS:,} tools, or its list has no end.")
-        names = distinct(each.name for each in found)
-        return await asyncio.to_thread(lambda: list(map(self._tool, found, names)))
+        described = list(map(self.described, found))
+        names = distinct(name for name, _ in described)
+        return await asyncio.to_thread(lambda: list(map(self._tool, found, names, [each for _, each in described])))
 
-    def _tool(self, raw: Any, name: str) -> HostToolProtocol:
+    def described(self, raw: Any) -> tuple[str, str]:
+        """Return the name and the description of a tool."""
+        return raw.name, raw.description or ""
+
+    def _tool(self, raw: Any, name: str, description: str) -> HostToolProtocol:
         from codeact_sandbox.tools.mcp_results import McpResult, mcp_tool  # noqa: PLC0415 - loads `jsonschema`
 
         async def call(arguments: Mapping[str, Any]) -> McpResult:
@@ -219,7 +224,7 @@ class McpSource(ToolSource):
             return McpResult(result.content, result.isError, result.structuredContent)
 
         schemas = (raw.input_schema, raw.output_schema) if _is_second() else (raw.inputSchema, raw.outputSchema)
-        return mcp_tool(name, raw.description or "", schemas, call, f"the {self.name}")
+        return mcp_tool(name, description, schemas, call, f"the {self.name}")
 
     async def _asked(self, ask: Callable[[Any, Any], Awaitable[Any]]) -> Any:
         """Send a request, and say clearly what is wrong if it has no answer."""
@@ -250,6 +255,19 @@ class McpSource(ToolSource):
         async with self._connected() as session:
             ready.set_result(session)
             await self._end.wait()
+
+    @abstractmethod
+    def _connected(self) -> contextlib.AbstractAsyncContextManager[Any]:
+        """Return a session that has been initialized."""
+
+
+class McpServerSource(McpSource):
+    """The tools of an MCP server, which runs from `open` to `close`."""
+
+    def __init__(self, server: McpServer) -> None:
+        super().__init__(f"MCP server `{printable_text(server.name)}`")
+        self.server = server
+        self.group = self.label = identifier(server.name)
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:

@@ -29,7 +29,6 @@ def search_tools(query="", limit=5):
     """Find host tools by words, the best first, with their signatures; without words, name all. Print what it returns."""
     return _call("search_tools", {"query": query, "limit": limit})
 '''
-STUBS_FOLDER = "/tmp/tools"  # noqa: S108 - in the sandbox
 _COMMON = """a about after all also am an and any are as at be been before but by can could did do does each for from had
 has have help how i if in into is it its just kindly know let like make me my need now of on once one or our
 out please right see should so some such than that the their them then there these they this to us want was we
@@ -154,17 +153,6 @@ def summary(tool: HostToolProtocol) -> str:
     if len(text) > MAX_SUMMARY_CHARS:
         text = f"{text[: MAX_SUMMARY_CHARS - 1]}…"
     return f"def {tool.name}{tool.signature}: ...{f'  # {text}' if text else ''}"
-
-
-def stub_files(tools: Iterable[HostToolProtocol]) -> dict[str, bytes]:
-    """Write files with the signatures and docstrings of tools, one for each module."""
-    files: dict[str, list[str]] = {}
-    for tool in tools:
-        module, _, name = tool.name.rpartition(".")
-        text = tool.description[:MAX_TOOL_CHARS].strip().replace("\\", "\\\\").replace('"""', r"\"\"\"")
-        body = f'"""{text}"""' if text else "..."
-        files.setdefault(module or "host_tools", []).append(f"def {name}{tool.signature}:\n    {body}\n")
-    return {f"{module}.pyi": "\n".join(stubs).encode(errors="replace") for module, stubs in files.items()}
 
 
 def described(tool: HostToolProtocol) -> str:

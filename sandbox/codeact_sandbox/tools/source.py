@@ -45,13 +45,8 @@ class ToolSource(ABC):
     async def close(self) -> None:
         """Stop it, within `STOP_TIMEOUT_S` or not much more."""
 
-    @property
-    def is_running(self) -> bool:
-        """Whether its owner has started it; then `stop` leaves it running."""
-        return False
-
     async def start(self) -> Sequence[HostToolProtocol]:
-        """Start it, unless it is running, and list its tools.
+        """Start it, unless that was done, and list its tools.
 
         Raises:
             SandboxTimeout: It did not answer within 60 s.
@@ -60,7 +55,7 @@ class ToolSource(ABC):
         """
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                if not self._started and not self.is_running:
+                if not self._started:
                     self._started = True
                     await self.open()
                 self._loop = asyncio.get_running_loop()

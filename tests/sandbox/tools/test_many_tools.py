@@ -13,7 +13,7 @@ from autogen_codeact.agents.tool_prompt import MAX_NAMES_CHARS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from codeact_sandbox import AsyncSandbox, HostTool, ToolAnswer, ToolApproval, ToolApprovalRequest, ToolSource
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
-from codeact_sandbox.tools.search import ToolSearch, are_many, stub_files
+from codeact_sandbox.tools.search import ToolSearch, are_many
 from codeact_sandbox.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol
 from tests.agents.codeact import python
@@ -72,7 +72,6 @@ search_tools takes a text and a number
 def crm.find(city: str) -> str:
     find of """crm""" by city \\.
 '''
-GREP = "cd /tmp/tools; ls; wc -l *.pyi | tail -1; grep -A1 'def find' wiki.pyi"
 
 
 async def test_functions_of_modules_are_made_when_they_are_used(backend: str) -> None:
@@ -94,26 +93,18 @@ async def test_functions_of_modules_are_made_when_they_are_used(backend: str) ->
             "crm.work_8",
         ]
         assert (await box.run("crm.find('Bonn')")).tool_calls[0].name == "crm.find"
-        shown = (await box.run(GREP, "sh")).output.replace(" 1204", "1204").split("\n")
-        assert shown[:-1] == [
-            "crm.pyi",
-            "wiki.pyi",
-            "1204 total",
-            "def find(city: str) -> str:",
-            r'    """find of \"\"\"wiki\"\"\" by city \\."""',
-        ]
 
 
 MANY = """\
 Code can call 401 functions of the host without an import; each call is made at once. Print `search_tools("what is wanted", \
-limit=5)` in code to find some with their signatures, or `help(name)` to read one. The files /tmp/tools/*.pyi have all \
-signatures. Some of their names:
+limit=5)` in code to find some with their signatures, or `help(name)` to read one. Some of \
+their names:
 """
 
 
 @pytest.mark.usefixtures("bubblewrap")
 async def test_an_agent_is_told_some_names_and_finds_the_others() -> None:
-    code = "import os; print(search_tools('find', 1)); print(crm.find('Bonn'), sorted(os.listdir('/tmp/tools')))"
+    code = "print(search_tools('find', 1)); print(crm.find('Bonn'))"
     client = scripted(python(code), "Done.")
     async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
         servers = [Server("crm", "find"), Server("wiki")]
@@ -127,7 +118,7 @@ async def test_an_agent_is_told_some_names_and_finds_the_others() -> None:
         "\n\nWhen the task is done", f"\n\n{MANY}{described}\n\nWhen the task is done"
     )
     found = 'def crm.find(city: str) -> str:\n    find of """crm""" by city \\.'
-    assert found + """\ncrm.find {"city": "Bonn"} ['crm.pyi', 'wiki.pyi']\n""" in shown.content
+    assert found + """\ncrm.find {"city": "Bonn"}\n""" in shown.content
 
 
 async def test_too_many_tools_are_refused() -> None:
@@ -135,7 +126,6 @@ async def test_too_many_tools_are_refused() -> None:
         await Toolset([Server("crm", "find", more=10_000)]).start()
     (tool,) = await Server("crm", "a" * 2_000_000, more=0).list_tools()
     assert are_many([tool])
-    assert len(stub_files([tool])["host_tools.pyi"]) < 2_010_000
 
 
 def find_customer(city: str, vatNumber: str = "") -> list[str]:  # noqa: N803 - names of others
