@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.adapters import HostTool as HostTool
     from autogen_codeact.executors.tools.later import Later as Later
     from autogen_codeact.executors.tools.policies import AllowTools as AllowTools
-    from autogen_codeact.executors.tools.policies import AskModel as AskModel
     from autogen_codeact.executors.tools.policies import AskPerson as AskPerson
     from codeact_sandbox.host.chunks import OutputChunk as OutputChunk
     from codeact_sandbox.tools.approval import ToolApproval as ToolApproval
@@ -43,7 +42,7 @@ _NAMES = {
     "autogen_codeact.executors.result": "ExecutionResult",
     "autogen_codeact.executors.tools.adapters": "HostTool",
     "autogen_codeact.executors.tools.later": "Later",
-    "autogen_codeact.executors.tools.policies": "AllowTools AskModel AskPerson",
+    "autogen_codeact.executors.tools.policies": "AllowTools AskPerson",
     "codeact_sandbox.host.chunks": "OutputChunk",
     "codeact_sandbox.tools.approval": "ToolApproval ToolApprovalRequest",
     "codeact_sandbox.types.errors": (

@@ -98,7 +98,6 @@ ALLOWED = {
     "autogen_codeact.executors.AllowTools": Known("tool_policy", "names"),
     "autogen_codeact.executors.Later": Known("tool_policy"),
     "autogen_codeact.executors.AskPerson": Known("tool_policy"),
-    "autogen_codeact.executors.AskModel": Known("tool_policy", "instructions"),
     "autogen_codeact.agents.CodeExecutorAgent": Known("agent", f"{_OURS} sources"),
     "autogen_codeact.agents.CodeActAgent": Known("agent", f"{_OURS} prompt_style handoffs budget"),
     "autogen_codeact.teams.RoundRobin": Known("speakers"),

@@ -11,18 +11,17 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, Workbench
 
 from autogen_codeact.agents.code_runner import RunOptions
-from autogen_codeact.executors.tools.policies import ToolPolicy
 from autogen_codeact.teams.speakers import Speakers
 from codeact_sandbox import AsyncSandbox, Sandbox
 
-HOLDERS = (ChatAgent, BaseTeam, BaseTool, Workbench, RunOptions, ToolPolicy, Speakers)
+HOLDERS = (ChatAgent, BaseTeam, BaseTool, Workbench, RunOptions, Speakers)
 """What is looked into for further parts."""
 
 # AutoGen's classes have no public names for most of their parts.
 ATTRIBUTES = (
     *("_participants", "participants", "speakers", "_team", "_wrapped_agent", "_task_runner"),
     *("_model_client", "model_client", "_client", "_code_executor", "code_executor", "_executor"),
-    *("_workbench", "_tools", "tools", "_options", "approve_tool"),
+    *("_workbench", "_tools", "tools", "_options"),
 )
 
 
@@ -43,7 +42,7 @@ def executors_of(agent_or_team: object) -> list[object]:
 
 
 def models_of(agent_or_team: object) -> list[ChatCompletionClient]:
-    """Return the model clients of all agents, of teams that let a model choose, and of approval policies, each once."""
+    """Return the model clients of all agents, and of teams that let a model choose, each once."""
     return [part for part in _parts(agent_or_team) if isinstance(part, ChatCompletionClient)]
 
 

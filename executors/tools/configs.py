@@ -57,7 +57,7 @@ def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
         name = getattr(approve, "__qualname__", None) or type(approve).__name__
         refuse_functions(
             [name],
-            f"approve_tool=`{name}` can't be written into a config: use a policy such as AllowTools, AskPerson or AskModel, "
+            f"approve_tool=`{name}` can't be written into a config: use a policy such as AllowTools or AskPerson, "
             "or pass it where the config is loaded.",
         )
         return None

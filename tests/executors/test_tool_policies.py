@@ -1,18 +1,14 @@
 """Who approves the calls to host tools: a list, a person at a real terminal, a model."""
 
 import asyncio
-import json
 import os
 from typing import Any
 
 import pytest
 from autogen_core import ComponentModel
-from autogen_core.models import ModelInfo
-from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.executors import (
     AllowTools,
-    AskModel,
     AskPerson,
     ToolApproval,
     ToolApprovalRequest,
@@ -109,49 +105,11 @@ class TestAskPerson:
             assert await AskPerson()(request()) == ToolApproval(False, absent)
 
 
-def model(*answers: str, **info: bool) -> ReplayChatCompletionClient:
-    known = ModelInfo(
-        vision=False, function_calling=False, json_output=False, family="unknown", structured_output=False
-    )
-    return ReplayChatCompletionClient(list(answers), model_info={**known, **info})  # type: ignore[typeddict-item]
-
-
-class TestAskModel:
-    async def test_model_answers_yes_or_with_a_reason(self):
-        client = model(
-            '{"reason": "harmless", "approved": true}',
-            'I think:\n```json\n{"reason": "too much", "approved": false}\n```',
-            '{"reason": "' + "x" * 2000 + '", "approved": false}',
-        )
-        policy = AskModel(client, instructions="Be strict.")
-        assert await policy(request(amount=3)) == ToolApproval(True, "harmless")
-        assert await policy(request(amount=3)) == ToolApproval(False, "too much")
-        assert await policy(request(amount=3)) == ToolApproval(False, "x" * 1000)
-        (first, *_), form = client.create_calls[0]["messages"], client.create_calls[0]["json_output"]
-        assert first.content.startswith("Be strict.\nAnswer with one JSON object and nothing else")
-        assert form is None
-        assert json.loads(client.create_calls[0]["messages"][1].content) == {
-            "function": "pay(amount: int) -> str",
-            "description": "Pay.",
-            "arguments": {"amount": 3},
-            "program": "pay(3)",
-        }
-
-    @pytest.mark.parametrize(
-        "answer", ["", "yes", "{", "{}", '{"reason": "r", "approved": "true"}', '{"reason": 1, "approved": true}']
-    )
-    async def test_invalid_answer_of_a_model_is_a_no(self, answer):
-        expected = ToolApproval(False, "the model that approves gave no answer that can be read")
-        assert await AskModel(model(answer))(request()) == expected
-
-
 class TestConfig:
     def test_config_contains_each_policy_and_its_parts(self):
-        client = model('{"reason": "", "approved": true}')
         for policy in (
             AllowTools(["a", "b*"]),
             AskPerson(timeout=3),
-            AskModel(client, "Be strict.", timeout=5),
             AllowTools(["a"], otherwise=AllowTools(["b"], otherwise=AskPerson())),
         ):
             dumped = policy.dump_component()

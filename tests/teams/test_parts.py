@@ -19,7 +19,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.executors import AskModel, BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.teams import Team
 from autogen_codeact.teams.parts import agents_of, executors_of, models_of, teams_of
 
@@ -75,10 +75,9 @@ def test_agents_teams_and_executors_inside_tools_count(model: Model) -> None:
     assert [agent.name for agent in agents_of(assistant)] == ["main", "helper", "other"]
     assert executors_of(assistant) == [executor]
     own = BubblewrapCommandLineCodeExecutor(mode="session")
-    policy = AskModel(model())
-    ours = CodeActAgent("ours", own, model_client=model(), tools=[AgentTool(helper)], approve_tool=policy)
+    ours = CodeActAgent("ours", own, model_client=model(), tools=[AgentTool(helper)])
     assert [agent.name for agent in agents_of(ours)] == ["ours", "helper"]
-    assert models_of(ours) == [ours.model_client, helper._model_client, policy.model_client]
+    assert models_of(ours) == [ours.model_client, helper._model_client]
 
 
 def test_a_team_that_contains_itself_through_a_tool_ends(model: Model) -> None:
