@@ -5,16 +5,23 @@ A process id alone is used again, so an owner is identified by its PID namespace
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from codeact_sandbox.host.threads import start_thread
+from codeact_sandbox.types.errors import SandboxError
+
+logger = logging.getLogger("codeact_sandbox")
 
 OwnerState = Literal["alive", "dead", "unknown"]
 """`unknown` for an owner that can't be judged from here: of another machine, another PID namespace, or before a restart."""
 
 _PROC = Path("/proc")
+_searched: set[tuple[int, str | None]] = set()
 
 
 @dataclass(frozen=True)
@@ -77,3 +84,33 @@ def owner_state(pid: int, started: str) -> OwnerState:
     except OSError:
         pass
     return "unknown"
+
+
+def remove_once(place: str | None, find: Callable[[], Iterable[Leftover]]) -> None:
+    """Remove what dead processes have left in a place in a thread, once per process; failures are logged."""
+    key = (os.getpid(), place)
+    if key not in _searched:
+        _searched.add(key)
+        start_thread("codeact-leftovers", _remove_orphans, find)
+
+
+def search_again(place: str | None) -> None:
+    """Let the next `remove_once` search a place again."""
+    _searched.discard((os.getpid(), place))
+
+
+def _remove_orphans(find: Callable[[], Iterable[Leftover]]) -> None:
+    try:
+        for item in find():
+            if item.orphan:
+                _try_to_remove(item)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not disturb the sandbox that is starting
+        logger.warning("looking for what dead processes have left failed: %s", str(error))
+
+
+def _try_to_remove(item: Leftover) -> None:
+    try:
+        if item.remove():
+            logger.info("removed the %s %s of a dead process", item.kind, item.name)
+    except (OSError, SandboxError) as error:
+        logger.info("the %s %s of a dead process stays: %s", item.kind, item.name, str(error))

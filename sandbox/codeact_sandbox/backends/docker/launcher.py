@@ -29,7 +29,6 @@ from codeact_sandbox.backends.docker.image_requests import Progress, find_image,
 from codeact_sandbox.backends.docker.leftovers import (
     CREATION,
     KEEP,
-    created_as,
     owner_labels,
     remove_later,
     remove_orphans_in_background,
@@ -38,7 +37,7 @@ from codeact_sandbox.backends.docker.stream import DockerStream
 from codeact_sandbox.backends.seccomp import docker_profile, profile_path
 from codeact_sandbox.files.data import data_sources
 from codeact_sandbox.host.waiting import Completion
-from codeact_sandbox.types.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from codeact_sandbox.types.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from codeact_sandbox.types.limits import machine_memory, parse_size
 from codeact_sandbox.types.options import DockerOptions
 from codeact_sandbox.types.paths import ENVIRONMENT, PACKAGES, WORKSPACE
@@ -116,8 +115,8 @@ class DockerLauncher:
         except (docker.errors.DockerException, OSError) as error:  # OSError: the engine ended meanwhile
             if stream is not None:
                 stream.close()
-            if self._container is None:
-                self._container = self._created_without_reply(client)
+            if self._container is None:  # the engine may have made it, and its reply was lost
+                remove_later(self._engine, self._creation)
             self.kill()
             if isinstance(error, docker.errors.DockerException):
                 raise _explain(error, self._options, self._name) from error
@@ -143,17 +142,6 @@ class DockerLauncher:
             return None
         image = client.inspect_container(container).get("Image")
         return ("docker", self._engine, image) if image else None
-
-    def _created_without_reply(self, client: APIClient) -> str | None:
-        """Find a container that the engine created although its reply was lost; None if there is none, or none is known yet."""
-        try:
-            check_socket(client)
-            found = created_as(client, self._creation)
-        except (SandboxError, OSError):
-            # The engine has ended. When it is back, it may have the container.
-            remove_later(self._engine, self._creation)
-            return None
-        return found[0] if found else None
 
     @contextlib.contextmanager
     def _data(self, client: APIClient, image: str, sources: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
