@@ -11,7 +11,7 @@ from pathlib import Path
 from docker.api.client import APIClient
 from docker.errors import NotFound
 
-from codeact_sandbox.backends.docker.image_requests import Reporter, build, build_context
+from codeact_sandbox.backends.docker.image_requests import build, build_context
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 
@@ -20,7 +20,7 @@ def silent(_: str) -> None: ...
 
 def build_from(client: APIClient, dockerfile: str, tag: str) -> str:
     with build_context({"Dockerfile": dockerfile.encode()}) as context:
-        build(client, context, tag, reporter=Reporter(silent), advise=str, network_mode="none")
+        build(client, context, tag, progress=silent, advise=str, network_mode="none")
     return tag
 
 

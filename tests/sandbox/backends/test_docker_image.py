@@ -94,7 +94,7 @@ class TestResolving:
                 assert said == []
 
     def test_a_registry_that_accepts_and_never_answers(self, client, monkeypatch):
-        monkeypatch.setattr(image_requests, "ANSWER_TIMEOUT_S", 1.0)
+        monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             begun = time.monotonic()
             with pytest.raises(SandboxUnavailable, match=r"could not be pulled: .*timed out"):

@@ -7,14 +7,15 @@ import os
 import subprocess
 import tempfile
 import time
+from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codeact_sandbox.backends.docker.engine import engine_errors
 from codeact_sandbox.backends.docker.image_requests import (
+    LOG_LINES,
     Progress,
-    Reporter,
     build,
     build_context,
     find_image,
@@ -23,6 +24,7 @@ from codeact_sandbox.backends.docker.image_requests import (
 )
 from codeact_sandbox.host.waiting import Completion
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
+from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 
 if TYPE_CHECKING:
@@ -61,9 +63,8 @@ def build_default_image(
     if there and not force and labels_of(there).get(CONTENT_LABEL) == content:
         progress(f"{DEFAULT_IMAGE} exists already, built from the same files")
         return DEFAULT_IMAGE
-    reporter = Reporter(progress)
-    base = _base(client, reporter)
-    reporter.say(f"building {DEFAULT_IMAGE} on {base} …")
+    base = _base(client, progress)
+    progress(f"building {DEFAULT_IMAGE} on {base} …")
     with (
         build_context({file: SOURCE / file for file in ("Dockerfile", *_BUILD_FILES)}) as context,
         serve_index(base, engine, "bridge", Completion()) as index,  # the network of the engine is for apt
@@ -73,41 +74,44 @@ def build_default_image(
             arguments["CODEACT_DEBIAN_MIRROR"] = mirror
         arguments |= index.options.get("buildargs", {})
         options = {**index.options, "buildargs": arguments, "use_config_proxy": True, "nocache": force}
-        build(client, context, DEFAULT_IMAGE, reporter=reporter, advise=partial(index.advise, _ADVICE), **options)
+        build(client, context, DEFAULT_IMAGE, progress=progress, advise=partial(index.advise, _ADVICE), **options)
     size = int((find_image(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
-    reporter.say(f"{DEFAULT_IMAGE} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
+    progress(f"{DEFAULT_IMAGE} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
     return DEFAULT_IMAGE
 
 
-def _base(client: docker.APIClient, reporter: Reporter) -> str:
+def _base(client: docker.APIClient, progress: Progress) -> str:
     """Return the image that the default one is built on: an existing one, else pulled, else made on this machine."""
     own = f"{OWN_BASE}:{_digest('build-base.sh', *_BASE_FILES)[:16]}"
     for image in (BASE_IMAGE, own):
         if find_image(client, image):
             return image
     try:
-        pull(client, BASE_IMAGE, progress=reporter.say)
+        pull(client, BASE_IMAGE, progress=progress)
     except SandboxUnavailable as error:
-        reporter.say(f"{error} Making the base with debootstrap instead; this takes a minute or two …")
-        _bootstrap(client, own, reporter)
+        progress(f"{error} Making the base with debootstrap instead; this takes a minute or two …")
+        _bootstrap(client, own, progress)
         return own
     return BASE_IMAGE
 
 
-def _bootstrap(client: docker.APIClient, tag: str, reporter: Reporter) -> None:
+def _bootstrap(client: docker.APIClient, tag: str, progress: Progress) -> None:
     """Run the script, whose log is its standard error, and import the tar that it writes."""
     sdk: Any = client
     repository, _, version = tag.partition(":")
     command = ["/bin/sh", str(SOURCE / "build-base.sh")]
+    log: deque[str] = deque(maxlen=LOG_LINES)
     with tempfile.TemporaryFile() as tar:
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=tar, stderr=subprocess.PIPE, text=True, errors="replace"
         ) as script:
             assert script.stderr is not None
             for line in filter(str.strip, script.stderr):
-                (reporter.say if line.startswith("build-base:") else reporter.detail)(line.strip())
+                log.append(printable(line.strip()))
+                if line.startswith("build-base:"):
+                    progress(log[-1])
         if script.returncode:
-            raise SandboxStartError(f"Making the base failed. {_ADVICE}\nThe end of its log:\n{reporter.tail}")
+            raise SandboxStartError(f"Making the base failed. {_ADVICE}\nThe end of its log:\n" + "\n".join(log))
         tar.seek(0)
         with engine_errors(f"importing {tag}"):
             answer = sdk.import_image_from_stream(iter(lambda: tar.read(1 << 18), b""), repository, version)

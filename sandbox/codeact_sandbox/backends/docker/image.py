@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from codeact_sandbox.backends.docker.image_requests import (
     Progress,
-    Reporter,
     build,
     build_context,
     find_image,
@@ -40,8 +39,7 @@ _ADVICE = (
 )
 _PIP = ["python3", "-m", "pip", "install", "--no-cache-dir"]
 
-_locks: dict[str, threading.Lock] = {}
-_locks_guard = threading.Lock()
+_building = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -50,19 +48,6 @@ class Packages:
 
     requirements: tuple[str, ...]  # fetched by pip from an index; PEP 508
     wheels: tuple[Path, ...]  # local files
-
-    def __bool__(self) -> bool:
-        return bool(self.requirements or self.wheels)
-
-    @property
-    def names(self) -> list[str]:
-        """What a user calls them."""
-        return [*self.requirements, *(wheel.name for wheel in self.wheels)]
-
-    @property
-    def have_url(self) -> bool:
-        """Whether a requirement names a URL, which pip fetches itself."""
-        return any("://" in requirement for requirement in self.requirements)
 
 
 def resolve_image(
@@ -82,7 +67,7 @@ def resolve_image(
     """
     requested = parse_packages(packages)
     found = _find(client, image, progress)
-    if not requested:
+    if not packages:
         return found
     return _derive(client, found, requested, progress=progress, engine=engine, cancelled=cancelled or Completion())
 
@@ -127,20 +112,18 @@ def _derive(
     if found is None:
         raise SandboxUnavailable(f"The image {base} was removed by another program. Try again.")
     tag = _derived_tag(found["Id"], packages)
-    with _locks_guard:
-        lock = _locks.setdefault(tag, threading.Lock())
-    with lock:
+    with _building:
         if not find_image(client, tag):
-            reporter = Reporter(progress)
-            reporter.say(f"building {tag} with {', '.join(packages.names)} (once) …")
+            names = [*packages.requirements, *(wheel.name for wheel in packages.wheels)]
+            progress(f"building {tag} with {', '.join(names)} (once) …")
             with _served(found["Id"], packages, engine, cancelled) as index:
                 files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
                 files["Dockerfile"] = _dockerfile(found, packages, index.pip_options).encode()
                 with build_context(files) as context:
                     build(
-                        client, context, tag, reporter=reporter, advise=partial(index.advise, _ADVICE), **index.options
+                        client, context, tag, progress=progress, advise=partial(index.advise, _ADVICE), **index.options
                     )
-            reporter.say(f"built {tag}")
+            progress(f"built {tag}")
     return tag
 
 
@@ -152,7 +135,8 @@ def _served(
 
     if not packages.requirements:
         return nullcontext(BuildIndex({"network_mode": "none"}))
-    return serve_index(base, engine, "bridge" if packages.have_url else "none", cancelled)
+    has_url = any("://" in requirement for requirement in packages.requirements)  # which pip fetches itself
+    return serve_index(base, engine, "bridge" if has_url else "none", cancelled)
 
 
 def _dockerfile(base: dict[str, Any], packages: Packages, pip_options: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ import json
 import re
 import tarfile
 import tempfile
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -25,42 +24,12 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]  # called with one line of text, for a user who waits
 
-ANSWER_TIMEOUT_S = 4.0  # seconds for a registry's first reply; after that it counts as unreachable
 PULL_STALL_S = 120.0  # seconds without data after which a pull is aborted
 BUILD_STALL_S = 600
 """Seconds without output after which a build is aborted: pip is silent while it fetches a large wheel."""
 BAD_REQUEST = 400
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
-_LOG_LINES = 30
-DETAIL_EVERY_S = 1.0
-
-
-class Reporter:
-    """Passes lines to a `Progress`, details at most once in `DETAIL_EVERY_S`, and keeps the last lines of all."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._next = 0.0
-        self._tail: deque[str] = deque(maxlen=_LOG_LINES)
-
-    def say(self, line: str) -> None:
-        """Pass the line on at once."""
-        line = printable(line)  # output of package builds
-        self._tail.append(line)
-        self._next = time.monotonic() + DETAIL_EVERY_S
-        self._progress(line)
-
-    def detail(self, line: str) -> None:
-        """Pass the line on unless another one was passed on just now."""
-        if time.monotonic() >= self._next:
-            self.say(line)
-        else:
-            self._tail.append(printable(line))
-
-    @property
-    def tail(self) -> str:
-        """The last lines, passed on or not."""
-        return "\n".join(self._tail)
+LOG_LINES = 30
 
 
 def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
@@ -89,25 +58,21 @@ def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
-    """Pull an image, for as long as data arrives and if a registry answers in `ANSWER_TIMEOUT_S` seconds."""
+    """Pull an image, for as long as data arrives."""
     import requests
 
-    reporter = Reporter(progress)
-    reporter.say(f"pulling {image} …")
+    progress(f"pulling {image} …")
     try:
         with closing(_request_pull(client, image)) as response:
             if not response.ok:
                 raise SandboxUnavailable(_not_pulled(image, response.text))
             for line in response.iter_lines():
-                if response.raw.connection is not None:
-                    response.raw.connection.sock.settimeout(PULL_STALL_S)
                 event = json.loads(line or "{}")
                 if "error" in event:
                     raise SandboxUnavailable(_not_pulled(image, event["error"]))
-                reporter.detail(f"{image}: {event.get('status', '')} {event.get('progress', '')}".rstrip())
     except requests.RequestException as error:
         raise SandboxUnavailable(_not_pulled(image, error)) from error
-    reporter.say(f"pulled {image}")
+    progress(f"pulled {image}")
 
 
 def _not_pulled(image: str, reason: object) -> str:
@@ -122,21 +87,24 @@ def build(
     context: IO[bytes],
     tag: str,
     *,
-    reporter: Reporter,
+    progress: Progress,
     advise: Callable[[], str],
     **options: Any,
 ) -> None:
     """Build an image; `advise` returns what to do about a failure."""
     settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL_S, **options}
+    log: deque[str] = deque(maxlen=LOG_LINES)
     with engine_errors(f"building {tag}"):
         for event in client.build(fileobj=context, custom_context=True, tag=tag, decode=True, **settings):
             if "error" in event:
                 raise SandboxStartError(
                     f"{tag} could not be built: {str(event['error']).strip()}\n{advise()}\n"
-                    f"The end of the build log:\n{reporter.tail}"
+                    "The end of the build log:\n" + "\n".join(log)
                 )
             for line in filter(str.strip, _COLOR.sub("", str(event.get("stream", ""))).splitlines()):
-                (reporter.say if line.startswith("Step ") else reporter.detail)(line.rstrip())
+                log.append(printable(line.rstrip()))
+                if line.startswith("Step "):
+                    progress(log[-1])
 
 
 def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:
@@ -154,7 +122,7 @@ def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:
 
 
 def _request_pull(client: docker.APIClient, image: str) -> Any:
-    # Not the SDK's own pull, which has no timeout for a registry that never answers.
+    # Not the SDK's own pull, which has no timeout.
     import docker.auth
     import docker.utils
 
@@ -167,5 +135,5 @@ def _request_pull(client: docker.APIClient, image: str) -> Any:
         params={"fromImage": repository, "tag": tag or "latest"},
         headers={"X-Registry-Auth": login} if login else {},
         stream=True,
-        timeout=(ANSWER_TIMEOUT_S, ANSWER_TIMEOUT_S),
+        timeout=PULL_STALL_S,
     )
