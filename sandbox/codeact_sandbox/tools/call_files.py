@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
-from codeact_sandbox.host.requests import CHUNK
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.types.filenames import safe_name
 from codeact_sandbox.types.paths import WORKSPACE
+
+CHUNK = 256 * 1024
 
 
 class CodeFiles(Protocol):
