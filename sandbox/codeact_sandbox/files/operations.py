@@ -221,12 +221,12 @@ class FileOperations(HasCommands):
             size: How many bytes to read. Default: all that follow.
 
         Raises:
-            ValueError: An argument is invalid.
+            ValueError: The name could leave the workspace.
             SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
         """
         if offset < 0 or (size is not None and size < 0):
             raise ValueError("offset and size must not be negative")
-        content = bytearray()
+        path, content = name if name.startswith("/") else safe_name(name), bytearray()
 
         async def take(data: bytes) -> None:
             content.extend(data)
@@ -235,7 +235,7 @@ class FileOperations(HasCommands):
                 raise SandboxFileError(errno.EFBIG, reason, name)
 
         async with opened(self) as service:
-            await service.operate("read", name, take=take, offset=offset, size=size)
+            await service.operate("read", path, take=take, offset=offset, size=size)
         return bytes(content)
 
     async def list_files(self) -> list[str]:

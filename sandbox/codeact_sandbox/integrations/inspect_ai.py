@@ -123,7 +123,7 @@ class CodeactSandboxEnvironment(SandboxEnvironment):
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         """Read a file, as `SandboxEnvironment.read_file` says."""
         with self._errors():
-            content = await self.box.read(file, size=Most.MAX_READ_FILE_SIZE + 1)
+            content = await self.box.read(os.path.join(WORKSPACE, file), size=Most.MAX_READ_FILE_SIZE + 1)
         if len(content) > Most.MAX_READ_FILE_SIZE:
             raise OutputLimitExceededError(Most.MAX_READ_FILE_SIZE_STR, None)
         return content.decode() if text else content
