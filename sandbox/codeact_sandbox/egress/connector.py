@@ -6,7 +6,6 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
 
 from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.types.allowed_domains import Policy, Refused, address_refused
@@ -60,7 +59,7 @@ class Connector:
         for address in addresses:
             if not self._policy.names_network_of(host, port, address) and is_own_address(address):
                 raise address_refused(host, port, address, "is the host's own")
-        return in_order(addresses)
+        return addresses[:MAX_ADDRESSES]
 
 
 async def look_up(resolve: Resolver, host: str, port: int, threads: Threads) -> list[Address]:
@@ -82,17 +81,6 @@ async def look_up(resolve: Resolver, host: str, port: int, threads: Threads) -> 
 def lookup_threads() -> Threads:
     """Return threads that look up names: an abandoned lookup goes on until the name is found."""
     return Threads(MAX_THREADS, idle_s=0, name="codeact-resolve")
-
-
-def in_order(addresses: Sequence[Address]) -> list[Address]:
-    """Return the addresses to try, at most `MAX_ADDRESSES`.
-
-    IPv6 and IPv4 alternate, so that many of a version that does not work here leave room for the other.
-    """
-    versions = [[each for each in addresses if each.version == version] for version in (6, 4)]
-    if addresses and addresses[0].version == 4:
-        versions.reverse()
-    return [each for pair in zip_longest(*versions) for each in pair if each is not None][:MAX_ADDRESSES]
 
 
 def is_own_address(address: Address) -> bool:

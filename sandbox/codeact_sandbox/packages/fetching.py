@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import ipaddress
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
@@ -16,8 +14,8 @@ import httpx
 
 from codeact_sandbox.egress.connector import (
     CONNECT_TIMEOUT_S,
+    MAX_ADDRESSES,
     Resolver,
-    in_order,
     is_own_address,
     look_up,
     lookup_threads,
@@ -30,8 +28,6 @@ from codeact_sandbox.types.host_names import Address, is_address, normalise, to_
 MAX_REDIRECTS = 10
 TIMEOUT_S = 15.0  # without an answer, as in pip
 MAX_REASON = 200
-# Services of clouds that hand out credentials, in networks that are private otherwise.
-_METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
 _IDENTITY = {"Accept-Encoding": "identity", "User-Agent": "autogen-codeact"}
 MAX_SHOWN = 300
 PORTS = {"http": 80, "https": 443}
@@ -52,10 +48,6 @@ def shown(url: str) -> str:
     """Return what messages may show of a URL: neither its user nor its query, and not more than `MAX_SHOWN` characters."""
     text = printable(urlsplit(without_user(url))._replace(query="", fragment="").geturl())
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
-
-
-def _basic(user: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
 class FetchError(Exception):
@@ -133,17 +125,19 @@ class Fetcher:
     async def _request(self, url: str, base: str | None, accept: str) -> AsyncIterator[httpx.Response]:
         self._check_scheme(url, base)
         headers = {**_IDENTITY, "Accept": accept}
-        if (credentials := await asyncio.to_thread(self._credentials, url)) is not None:
-            headers["Authorization"] = credentials
+        auth = await asyncio.to_thread(self._credentials, url)
         try:
             clean = httpx.URL(without_user(url))
-            async with self._client(url, base) as client, client.stream("GET", clean, headers=headers) as response:
+            async with (
+                self._client(url, base) as client,
+                client.stream("GET", clean, headers=headers, auth=auth) as response,
+            ):
                 yield response
         except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError, Refused) as error:
             raise FetchError(f"{shown(url)} can't be fetched: {explain(error)}") from None
 
-    def _credentials(self, url: str) -> str | None:
-        """Return the value of the header `Authorization` for a URL, or None; it may block."""
+    def _credentials(self, url: str) -> tuple[str, str] | None:
+        """Return the user and password for a URL, or None; it may block."""
         from requests.utils import get_netrc_auth  # noqa: PLC0415 - only builds and `allow_pip` need it
 
         user, password = self._users.get(origin(url), (None, None))
@@ -153,7 +147,7 @@ class Fetcher:
                 found = get_netrc_auth(f"https://{origin(url)[1]}")
             if found is not None and user in (None, found[0]):
                 user, password = found
-        return _basic(user, password or "") if user is not None else None
+        return (user, password or "") if user is not None else None
 
     def _check_scheme(self, url: str, base: str | None) -> None:
         """Apply pip's rule of secure origins, and let no page lead to anything but HTTP."""
@@ -179,7 +173,7 @@ class Fetcher:
                 self._context = await asyncio.to_thread(_make_context, self._config)
             verify = self._context
         is_configured = base is None or origin(url) in self._configured or self._is_trusted(url)
-        addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)), base or url)
+        addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)))
         if addresses is None:
             if bool(verify) not in self._clients:
                 client = httpx.AsyncClient(verify=verify, proxy=self._config.proxy, timeout=TIMEOUT_S)
@@ -189,7 +183,7 @@ class Fetcher:
         async with httpx.AsyncClient(transport=PinnedTransport(addresses, verify), timeout=TIMEOUT_S) as client:
             yield client
 
-    async def _linked_addresses(self, url: httpx.URL, base: str) -> list[Address] | None:
+    async def _linked_addresses(self, url: httpx.URL) -> list[Address] | None:
         """Return the checked addresses of a host that an index has chosen; None if a proxy connects to it."""
         name = url.raw_host.decode("ascii")
         try:
@@ -201,23 +195,14 @@ class Fetcher:
         if proxied and not is_address(host):
             return None
         addresses = await look_up(self._resolve, host, port, self._threads)
-        base_host = urlsplit(base).hostname or ""
         for address in addresses:
             kind = "is the host's own" if is_own_address(address) else why_not_public(address)
-            if kind is not None and (_is_off_limits(address) or await self._is_public(base_host)):
+            if kind is not None:
                 raise Refused(
                     f"it is not followed, because its host has the address {address}, which {kind}; if that is right, add "
                     f"{host} to pip's trusted-host on the host"
                 )
-        return None if proxied else in_order(addresses)
-
-    async def _is_public(self, host: str) -> bool:
-        """Return whether a host is on the public Internet: an index that is not may lead to other hosts that are not."""
-        try:
-            found = await look_up(self._resolve, normalise(to_ascii(host)), 443, self._threads)
-        except (Refused, ValueError):
-            return True
-        return any(why_not_public(address) is None for address in found)
+        return None if proxied else addresses[:MAX_ADDRESSES]
 
     def _uses_proxy(self, url: httpx.URL) -> bool:
         if self._config.proxy:
@@ -244,12 +229,6 @@ def _make_context(config: PipConfig) -> ssl.SSLContext:
             f"the certificates that pip is configured for (cert, client-cert) can't be read: {name}"
         ) from None
     return context
-
-
-def _is_off_limits(address: Address) -> bool:
-    """Return whether no page may lead there, wherever its index is."""
-    special = address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified
-    return special or address in _METADATA or is_own_address(address)
 
 
 def _join(url: str, location: str) -> str:

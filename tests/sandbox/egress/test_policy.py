@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codeact_sandbox.egress import connector
-from codeact_sandbox.egress.connector import Connector, in_order, is_own_address
+from codeact_sandbox.egress.connector import Connector, is_own_address
 from codeact_sandbox.types.allowed_domains import Policy, Refused, parse_entry
 from codeact_sandbox.types.host_names import normalise
 from tests.abuse.canaries import host_addresses
@@ -165,14 +165,6 @@ class TestAddresses:
 
 def addresses(*texts: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
     return [ipaddress.ip_address(text) for text in texts]
-
-
-def test_ipv6_and_ipv4_addresses_alternate() -> None:
-    assert in_order(addresses("2606::1", "2606::2", "2606::3", "1.1.1.1")) == addresses(
-        "2606::1", "1.1.1.1", "2606::2", "2606::3"
-    )
-    assert in_order(addresses("1.1.1.1", "1.1.1.2", "2606::1")) == addresses("1.1.1.1", "2606::1", "1.1.1.2")
-    assert in_order([]) == []
 
 
 def test_this_machines_own_addresses_are_recognised() -> None:

@@ -8,20 +8,14 @@ import contextlib
 import enum
 import errno
 import os
-import queue
-import socket
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from codeact_sandbox.host.threads import start_thread
 from codeact_sandbox.types.errors import SandboxStartError, SandboxUnavailable
 
 if TYPE_CHECKING:
     import docker
-
-T = TypeVar("T")
 
 REQUEST_TIMEOUT = 60  # seconds for one request of a connected client: creating a container on a busy machine takes long
 
@@ -72,15 +66,15 @@ def connect(engine: str | None = None, *, timeout: float = 5.0) -> docker.APICli
     An address has the TLS files of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH. By default it is what the `docker` command would
     use: DOCKER_HOST with these, else the current context, else the platform's socket.
     """
+    import docker
     import docker.constants
 
     where = _endpoint(engine)
     client = None
     try:
         # With "auto" the constructor itself sends a request, and leaves nothing to close if it fails.
-        client = _client(**where, version=docker.constants.MINIMUM_DOCKER_API_VERSION, timeout=REQUEST_TIMEOUT)
-        limit = timeout * 0.9
-        vars(client)["_version"] = in_time(partial(_ask_version, client, limit), limit)
+        client = docker.APIClient(**where, version=docker.constants.MINIMUM_DOCKER_API_VERSION, timeout=REQUEST_TIMEOUT)
+        vars(client)["_version"] = _ask_version(client, timeout * 0.9)
     except Exception as error:
         if client is not None:
             client.close()
@@ -94,7 +88,6 @@ def _ask_version(client: docker.APIClient, timeout: float) -> str:
     import docker.utils
     import requests
 
-    check_socket(client)
     with contextlib.closing(client.get(f"{client.base_url}/_ping", timeout=timeout, stream=True)) as answer:
         try:
             answer.raise_for_status()
@@ -105,15 +98,6 @@ def _ask_version(client: docker.APIClient, timeout: float) -> str:
         version = str(answer.headers["Api-Version"])
         vars(client)["is_podman"] = "Libpod-Api-Version" in answer.headers
     return version
-
-
-def check_socket(client: docker.APIClient) -> None:
-    """Raise an OSError if a local engine's socket accepts no connections. Without it the SDK leaves its own socket open."""
-    path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
-    if path is not None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
-            attempt.settimeout(client.timeout)
-            attempt.connect(str(path))
 
 
 def is_local(client: docker.APIClient) -> bool:
@@ -201,41 +185,6 @@ def _context_endpoint() -> dict[str, Any]:
     if context.TLSConfig is not None:
         where["tls"] = context.TLSConfig
     return where
-
-
-def _client(**options: Any) -> docker.APIClient:
-    import docker
-
-    class Client(docker.APIClient):
-        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-            # requests would use the bundle of REQUESTS_CA_BUNDLE instead of the authority in DOCKER_CERT_PATH.
-            own = self.verify if verify is None else verify
-            return super().merge_environment_settings(url, proxies, stream, own, cert)
-
-    return Client(**options)
-
-
-def in_time(work: Callable[[], T], seconds: float) -> T:
-    """Run `work` in a thread, which goes on if it takes longer: a name server, or an engine that sends byte after byte, exceeds
-    no timeout of a socket.
-    """
-    # Not a Future, which would keep the error, and with it the SDK's sockets, in a reference cycle.
-    outcomes: queue.SimpleQueue[tuple[list[T], BaseException | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            outcomes.put(([work()], None))
-        except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
-            outcomes.put(([], error))
-
-    start_thread("docker-probe", run)
-    try:
-        results, error = outcomes.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(f"no answer in {seconds:.1f} s") from None
-    if error is not None:
-        raise error
-    return results[0]
 
 
 def _unwrap(error: BaseException) -> Iterator[BaseException]:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from codeact_sandbox.backends.docker.data_mounts import bind_mounts, roots_of, upload
 from codeact_sandbox.backends.docker.engine import (
     EngineFailure,
-    check_socket,
     classify,
     connect,
     is_local,
@@ -294,7 +293,6 @@ class DockerLauncher:
 
         condition: Literal["removed", "not-running"] = "removed" if self._options.autogen.auto_remove else "not-running"
         try:
-            check_socket(client)
             client.wait(container, timeout=GONE_TIMEOUT_S, condition=condition)
         except docker.errors.NotFound:
             return True
@@ -308,7 +306,6 @@ class DockerLauncher:
 
         client.timeout = max(1, round(until - time.monotonic()))
         try:
-            check_socket(client)
             if self._options.autogen.auto_remove or not self._started:
                 client.remove_container(container, force=True, v=True)
             else:

@@ -25,23 +25,11 @@ _STREAM_HEADER = struct.Struct(">BxxxL")
 _STDERR = 2
 
 
-def _attach(client: APIClient, container: str) -> Any:
-    import docker.errors  # noqa: PLC0415 - importing it takes a tenth of a second
-
-    try:
-        return client.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-    except docker.errors.APIError as error:
-        # The SDK leaves the connection of a refused upgrade open.
-        if error.response is not None:
-            error.response.close()
-        raise
-
-
 class DockerStream:
     """The attached stream of a container. Docker puts 8-byte headers before the output; the input is plain bytes."""
 
     def __init__(self, client: APIClient, container: str) -> None:
-        attached = _attach(client, container)
+        attached: Any = client.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
         self._attached = attached
         self._socket: socket.socket = getattr(attached, "_sock", attached)
         self._socket.setblocking(False)
