@@ -13,6 +13,7 @@ from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.tools.broker import ToolBroker
 from codeact_sandbox.tools.function import HostTool
 from codeact_sandbox.tools.mcp_client import McpServer, McpServerSource
+from codeact_sandbox.tools.names import distinct
 from codeact_sandbox.tools.search import SEARCH, GroupedTool, SearchTool, are_many
 from codeact_sandbox.tools.source import ToolSource
 from codeact_sandbox.types.limits import ToolLimits
@@ -150,15 +151,9 @@ class Toolset:
 
 def _labels(ready: Sequence[HostToolProtocol | ToolSource]) -> list[str]:
     """Return what rules call the sources: of two with the same name, the second has a number."""
-    labels: list[str] = []
-    for each in ready:
-        label = own = each.label if isinstance(each, ToolSource) else ""
-        number = 1
-        while label and label in labels:
-            number += 1
-            label = f"{own}_{number}"
-        labels.append(label)
-    return labels
+    own = [each.label if isinstance(each, ToolSource) else "" for each in ready]
+    numbered = iter(distinct(filter(None, own)))
+    return [next(numbered) if label else "" for label in own]
 
 
 def grouped(lists: Sequence[tuple[str, Sequence[HostToolProtocol]]]) -> list[HostToolProtocol]:

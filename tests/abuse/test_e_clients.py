@@ -59,7 +59,7 @@ class TestLease:
     async def test_the_client_behind_a_broken_network_has_a_deadline_too(self, network: EngineProxy) -> None:
         async with DockerCommandLineCodeExecutor(docker_host=network.address, timeout=3) as executor:
             assert executor.sandbox.client is not None
-            executor.sandbox.client.blocks._grace_s = 2.0  # as it is, 10
+            executor.sandbox.client.requests.grace_s = 2.0  # as it is, 10
             running = await begin(executor)
             network.freeze()
             began = time.monotonic()

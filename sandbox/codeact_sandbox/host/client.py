@@ -46,9 +46,11 @@ class RunnerClient:
         gateway: Gateway | None = None,
     ) -> None:
         self.name = name
-        self.requests = Requests(name, self.stop)  # requests about files and the session
-        self.blocks = RunningBlocks(self.requests, self.stop, settings.output_limit, grace_s)
-        self.processes = Processes(self.requests, self.stop, settings.output_limit, grace_s)
+        self.requests = Requests(
+            name, self.stop, settings.output_limit, grace_s
+        )  # requests about files and the session
+        self.blocks = RunningBlocks(self.requests)
+        self.processes = Processes(self.requests)
         self._grace_s = grace_s
         self.settings = settings
         self.gateway = gateway

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import errno
 import inspect
-import logging
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from codeact_sandbox.host import protocol
 from codeact_sandbox.host.chunks import STREAMS, Stream
 from codeact_sandbox.host.connection import Connection, Reply
 from codeact_sandbox.host.protocol import number_of
-from codeact_sandbox.host.requests import ANSWER_TIMEOUT_S, OUTPUT_SLACK, Requests
+from codeact_sandbox.host.requests import ANSWER_TIMEOUT_S, Requests
 from codeact_sandbox.host.waiting import Completion, in_thread, wait_for
 from codeact_sandbox.runner.shared import wire
 from codeact_sandbox.types.displays import Display
@@ -33,7 +32,6 @@ MAX_MESSAGE_CHARS = 2000
 _KILLED = 128 + 9
 _NOT_STARTED = ("NotStarted", "NoProcess")
 
-logger = logging.getLogger("codeact_sandbox")
 T = TypeVar("T")
 Input = bytes | str | Iterable[bytes] | AsyncIterable[bytes]
 OnOutput = Callable[[Stream, bytes], Any]
@@ -102,13 +100,8 @@ class End:
 
 
 class Processes:
-    def __init__(
-        self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
-    ) -> None:
-        self.output_limit = output_limit
-        self.grace_s = grace_s
+    def __init__(self, requests: Requests) -> None:
         self.requests = requests
-        self.stop = stop
         self._running: dict[int, Process] = {}
 
     def attach(self, connection: Connection) -> None:
@@ -125,7 +118,7 @@ class Processes:
         message = {**vars(command), "op": "start", "command": command.words, "env": dict(command.env or {})}
         del message["words"]
         connection = self.requests.usable_connection()
-        process = self._running[ident] = Process(self, connection, ident, command)
+        process = self._running[ident] = Process(self.requests, connection, ident, command)
         try:
             process.reply = connection.request(
                 wire.JOB, ident, message, output_room=sys.maxsize, on_output=process.on_output, keep_output=False
@@ -148,22 +141,22 @@ class Processes:
 class Process:
     """A command that was started. Its methods can be awaited in any event loop."""
 
-    def __init__(self, owner: Processes, connection: Connection, ident: int, command: Command) -> None:
+    def __init__(self, requests: Requests, connection: Connection, ident: int, command: Command) -> None:
         self.ident = ident
         self.command = command
         self.reply: Future[Reply] = Completion()  # completed with its end
         # The output that is kept; if it is streamed, what `read` has returned.
-        self.kept: dict[Stream, Kept] = {stream: Kept(owner.output_limit) for stream in STREAMS.values()}
+        self.kept: dict[Stream, Kept] = {stream: Kept(requests.output_limit) for stream in STREAMS.values()}
         self.began = time.monotonic()
-        self._owner = owner
+        self._requests = requests
         self._connection = connection
-        self._name = owner.requests.name
+        self._name = requests.name
         # For what both the connection's thread and event loops use; each change completes the future.
         self._lock = threading.Lock()
         self._changed = Completion[None]()
         self._started = self._ended = False
         self._output: deque[tuple[Stream, bytes]] = deque()
-        self._room = WINDOW if command.stream else 2 * owner.output_limit + OUTPUT_SLACK
+        self._room = WINDOW if command.stream else requests.output_room
         self._unacknowledged = 0
         self._credit = WINDOW
         self._sending = False
@@ -284,7 +277,7 @@ class Process:
     async def run(self, stdin: Input | None, on_output: OnOutput | None, limit: float) -> End:
         """Feed it and take its output until its end; it is killed if that is not awaited."""
         try:
-            await self._feed_and_follow(stdin, on_output, time.monotonic() + limit + self._owner.grace_s)
+            await self._feed_and_follow(stdin, on_output, time.monotonic() + limit + self._requests.grace_s)
         except BaseException:
             await self.kill()
             raise
@@ -335,24 +328,14 @@ class Process:
         self._send("signal", number=number)
 
     async def kill(self) -> None:
-        if self._ended:
-            return
-        self._connection.send(protocol.pack(wire.KILL_BLOCK, self.ident, {}))
-        try:
-            await wait_for(self.reply, self._owner.grace_s, f"the sandbox {self._name} did not kill a command")
-        except SandboxTimeout as error:
-            logger.warning("%s; it is stopped", error)
-            await self._owner.stop()
-        except SandboxError:
-            pass  # the sandbox has ended, and the command with it
+        if not self._ended:
+            await self._requests.kill(self._connection, self.ident, self.reply)
 
     async def output(self) -> tuple[Kept, Kept]:
         late = f"the sandbox {self._name} did not answer"
-        room = 2 * self._owner.output_limit + OUTPUT_SLACK
-        requests = self._owner.requests
-        connection = requests.usable_connection()
-        asked = connection.request(
-            wire.JOB, next(requests.idents), {"op": "output", "job": self.ident}, output_room=room
+        requests = self._requests
+        asked = requests.usable_connection().request(
+            wire.JOB, next(requests.idents), {"op": "output", "job": self.ident}, output_room=requests.output_room
         )
         reply = await wait_for(asked, ANSWER_TIMEOUT_S, late)
         dropped = reply.message.get("dropped")
@@ -381,7 +364,7 @@ class Process:
             late = f"the sandbox {self._name} did not report a command's end"
             await wait_for(future, max(0.0, until - time.monotonic()), late)
         except SandboxTimeout:
-            await self._owner.stop()
+            await self._requests.stop()
             raise
 
 

@@ -36,11 +36,14 @@ logger = logging.getLogger("codeact_sandbox")
 
 
 class Requests:
-    def __init__(self, name: str, stop: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, name: str, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float) -> None:
         self.name = name
         self.connection: Connection | None = None
         self.idents = itertools.count(1)  # numbers for requests
-        self._stop = stop
+        self.stop = stop
+        self.output_limit = output_limit
+        self.output_room = 2 * output_limit + OUTPUT_SLACK
+        self.grace_s = grace_s
 
     def usable_connection(self) -> Connection:
         if self.connection is not None:
@@ -65,7 +68,7 @@ class Requests:
             late = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
             reply = await wait_for(self.send(kind, message, data, ident), ANSWER_TIMEOUT_S, late)
         except SandboxTimeout:
-            await self._stop()
+            await self.stop()
             raise
         if "error" not in reply.message:
             return reply
@@ -93,6 +96,18 @@ class Requests:
                     # Nobody waits for the answer. It removes the part that was sent.
                     self.send(wire.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
                 raise
+
+    async def kill(self, connection: Connection, ident: int, reply: Future[Reply]) -> Reply | None:
+        """Kill a block or a command and wait for its end; return None if the sandbox has ended, too, or is stopped now."""
+        connection.send(protocol.pack(wire.KILL_BLOCK, ident, {}))
+        try:
+            return await wait_for(reply, self.grace_s, f"the sandbox {self.name} did not end what was cancelled")
+        except SandboxTimeout as error:
+            logger.warning("%s; it is stopped", error)
+            await self.stop()
+        except SandboxError:
+            pass  # the sandbox has ended
+        return None
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
         offset = 0
@@ -124,13 +139,8 @@ class Requests:
 
 
 class RunningBlocks:
-    def __init__(
-        self, requests: Requests, stop: Callable[[], Awaitable[None]], output_limit: int, grace_s: float
-    ) -> None:
+    def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self._stop = stop
-        self._output_room = 2 * output_limit + OUTPUT_SLACK
-        self._grace_s = grace_s
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, BlockCalls] = {}
 
@@ -164,10 +174,10 @@ class RunningBlocks:
             calls.send = lambda answer: send(protocol.pack(wire.TOOL_ANSWER, ident, None, answer))
             self._calls[ident] = calls
         reply = connection.request(
-            wire.RUN_BLOCK, ident, message, code, output_room=self._output_room, on_output=on_output
+            wire.RUN_BLOCK, ident, message, code, output_room=self._requests.output_room, on_output=on_output
         )
         # Blocks that were sent before may have to end first.
-        self._time_limits[ident] = timeout_s + self._grace_s
+        self._time_limits[ident] = timeout_s + self._requests.grace_s
         try:
             limit = sum(list(self._time_limits.values()))
             return await wait_for(reply, limit, f"the sandbox {self._requests.name} did not answer within {limit:g} s")
@@ -176,7 +186,7 @@ class RunningBlocks:
             raise
         except SandboxError as error:
             if isinstance(error, SandboxTimeout):
-                await self._stop()
+                await self._requests.stop()
             if calls is not None:
                 calls.add_to(error)
             raise
@@ -192,16 +202,10 @@ class RunningBlocks:
         """Kill a block, wait for its death, and add its result to the exception of its caller."""
         if ident in self._calls:
             self._calls[ident].end()
-        connection.send(protocol.pack(wire.KILL_BLOCK, ident, {}))
-        try:
-            killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
+        killed = await self._requests.kill(connection, ident, reply)
+        if killed is not None:
             cancelled.result = to_result(killed)  # type: ignore[attr-defined]
             cancelled.reply = killed  # type: ignore[attr-defined]
-        except SandboxTimeout as error:
-            logger.warning("%s; it is stopped", error)
-            await self._stop()
-        except SandboxError:
-            pass  # the sandbox has ended, and the block with it
 
     def interrupt(self) -> bool:
         """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`."""

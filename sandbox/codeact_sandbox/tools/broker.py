@@ -10,7 +10,7 @@ import struct
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from codeact_sandbox.types.observers import (
 )
 from codeact_sandbox.types.result import CallOutcome, ErrorInfo, Result, ToolCall
 from codeact_sandbox.types.run_context import CodeAndLanguage, RunContext
-from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError, ToolImage
+from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
 logger = logging.getLogger("codeact_sandbox")
 
@@ -127,12 +127,7 @@ class _Call:
     began: float
     name: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
-    outcome: CallOutcome | None = None
-    result: Any = None
-    error: ErrorInfo | None = None
-    duration_s: float = 0.0
-    images: tuple[ToolImage, ...] = ()
-    error_bases: tuple[str, ...] = ()
+    ended: ToolCall | None = None
     intent: CallIntent | None = None
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
     timer: asyncio.TimerHandle | None = None
@@ -178,7 +173,7 @@ class BlockCalls:
 
     def add_to(self, end: Result | SandboxError) -> None:
         """Add the calls, in the order they began, to how the block has ended, and a note on those beyond its budget."""
-        end.tool_calls = tuple(_tool_call(call) if isinstance(call, _Call) else call for call in self._calls)
+        end.tool_calls = tuple(call if isinstance(call, ToolCall) else _so_far(call) for call in self._calls)
         if self._over_budget and isinstance(end, Result):
             note = f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget."
             end.notes = (*end.notes, note)
@@ -227,7 +222,7 @@ class BlockCalls:
         call, payload = self._waiting.popleft()
         if self._waiting:
             self._loop.call_soon(self._start_next)
-        if call.outcome is None:  # not cancelled meanwhile
+        if call.ended is None:  # not cancelled meanwhile
             call.task = self._loop.create_task(self._serve(call, payload))
             self._tasks[call.task] = call
             call.task.add_done_callback(self._tasks.pop)
@@ -253,17 +248,16 @@ class BlockCalls:
                 answer = await answers(request.name, request.copies[1])
             images = tuple(map(as_tool_image, answer.images))
             body, result = await self._written(answer.value)
-            if call.outcome is None:
-                call.images = images
+            if call.ended is None:
                 self._bytes_out += len(body)
-                self._finish(call, "ok", body, result)
+                self._finish(call, "ok", body, result=result, images=images)
         except NotAllowed as error:
             self._fail(call, "refused", error.kind, error.reason, error.bases, refused=error.refused)
         except BaseException as error:  # noqa: BLE001 - SystemExit and similar exceptions would end the host's event loop
             kind, message, bases = describe_error(error)
             if isinstance(error, ToolArgumentError):
                 kind = "TypeError"
-            elif call.outcome is None and not isinstance(error, asyncio.CancelledError):
+            elif call.ended is None and not isinstance(error, asyncio.CancelledError):
                 # Without its arguments, which may contain secrets. Not a warning, because the code gets and handles the error.
                 logger.info("the host tool %s failed:\n%s", call.name, traceback_of(error))
             self._fail(call, "error", kind, message, bases)
@@ -350,7 +344,7 @@ class BlockCalls:
                     await contained(recorder.call_starting(call.intent))
             except Exception as error:  # noqa: BLE001 - of the caller's own code
                 raise NotAllowed("ToolRefused", f"it was not made, because {_not_recorded(call, error)}") from None
-            if call.outcome is not None:  # cancelled, but the recorder suppressed the cancellation
+            if call.ended is not None:  # cancelled, but the recorder suppressed the cancellation
                 raise asyncio.CancelledError
         notify(self._attached, "call_started", call.intent)
 
@@ -374,14 +368,13 @@ class BlockCalls:
     def _fail(
         self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str], *, refused: bool = False
     ) -> None:
-        if call.outcome is None:
-            call.error, call.error_bases = ErrorInfo(kind, message), tuple(bases)
-            self._finish(call, outcome, write_error(kind, message, bases, refused=refused))
+        if call.ended is None:
+            body = write_error(kind, message, bases, refused=refused)
+            self._finish(call, outcome, body, error=ErrorInfo(kind, message), error_bases=tuple(bases))
 
-    def _finish(self, call: _Call, outcome: CallOutcome, body: bytes, result: Any = None) -> None:
+    def _finish(self, call: _Call, outcome: CallOutcome, body: bytes, **more: Any) -> None:
         """Set the outcome of a call, and answer it when the outcome is recorded."""
-        call.outcome, call.result = outcome, result
-        call.duration_s = time.monotonic() - call.began
+        call.ended = ToolCall(call.name, call.arguments, outcome, duration_s=time.monotonic() - call.began, **more)
         if call.timer is not None:
             call.timer.cancel()
         del self._running[call.number]
@@ -400,17 +393,23 @@ class BlockCalls:
                     await contained(recorder.call_finished(self._finished(call)))
             except Exception as error:  # noqa: BLE001 - of the caller's own code
                 message = f"the host tool has run, but {_not_recorded(call, error)}"
-                if call.outcome == "ok":
-                    call.outcome, call.result, call.images = "error", None, ()
-                    call.error, call.error_bases = ErrorInfo("RuntimeError", message), ("RuntimeError",)
+                if call.ended is not None and call.ended.outcome == "ok":
+                    call.ended = replace(
+                        call.ended,
+                        outcome="error",
+                        result=None,
+                        error=ErrorInfo("RuntimeError", message),
+                        images=(),
+                        error_bases=("RuntimeError",),
+                    )
                     body = write_error("RuntimeError", message, ["RuntimeError"])
         self._deliver(call, body)
 
     def _finished(self, call: _Call) -> CallFinished:
-        return CallFinished(call.intent or self._intent(call), _tool_call(call))
+        return CallFinished(call.intent or self._intent(call), _so_far(call))
 
     def _deliver(self, call: _Call, body: bytes) -> None:
-        self._calls[call.position - 1] = ended = _tool_call(call)
+        self._calls[call.position - 1] = ended = _so_far(call)
         if self._caller.on_call is not None:
             self._caller.on_call(ended)
         if self._attached and self._caller.answers is None:
@@ -450,15 +449,5 @@ def _not_recorded(call: _Call, error: Exception) -> str:
     return f"it could not be recorded: {kind}: {message}"
 
 
-def _tool_call(call: _Call) -> ToolCall:
-    outcome = call.outcome or "cancelled"
-    return ToolCall(
-        call.name,
-        call.arguments,
-        outcome,
-        call.result,
-        call.error,
-        call.duration_s,
-        call.images,
-        error_bases=call.error_bases,
-    )
+def _so_far(call: _Call) -> ToolCall:
+    return call.ended or ToolCall(call.name, call.arguments, "cancelled")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from codeact_sandbox.tools.answers import to_answer
-from codeact_sandbox.tools.json_schema import TOO_LONG, ArgumentSchema, plain_schema
+from codeact_sandbox.tools.json_schema import plain_schema
 from codeact_sandbox.tools.payloads import offload
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.types.tool import ToolAnswer, ToolImage
@@ -34,17 +34,12 @@ def mcp_tool(
 ) -> SchemaHostTool:
     """Make a host tool of a server's tool."""
     parameters, output = schemas
-    of_results = f"the results of `{name}` of {origin}"
     # A copy, because the caller may change what it has given.
-    output = plain_schema(output, of_results) if output else None
-    checks = ArgumentSchema(output, of_results) if output else None
+    output = plain_schema(output, f"the results of `{name}` of {origin}") if output else None
     result, wrapped = _result_schema(output)
 
     async def answer(arguments: Mapping[str, Any]) -> ToolAnswer:
         got = await call(arguments)
-        problems = await checks.problems(got.structured or {}) if checks is not None and not got.failed else []
-        if problems and problems != [TOO_LONG]:
-            raise RuntimeError(f"the MCP server's result does not fit its schema: {problems[0]}")
         return await offload(True, lambda: _answer_of(got, name, structured=result is not None, wrapped=wrapped))
 
     return SchemaHostTool(name, description, parameters, answer, origin, result=result)
