@@ -93,11 +93,18 @@ def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | 
 
 def external_effects(options: SandboxOptions) -> str | None:
     """Return why blocks can have effects outside the sandbox past this process, with a field for `blocks`, or None."""
-    if isinstance(options, DockerOptions):
-        from codeact_sandbox.backends.docker import backend as docker
-
-        if (reason := docker.external_effects(options)) is not None:
-            return reason
+    network = getattr(options, "network", "none")
+    if network != "none":
+        return (
+            f"its sandbox has a network (network={network!r}), which its {{blocks}} could use if they were run again; "
+            "give the agent an executor with allow_domains instead to have it rebuilt"
+        )
+    volumes = getattr(options, "extra_volumes", None) or {}
+    if any("ro" not in mount.get("mode", "rw").split(",") for mount in volumes.values()):
+        return (
+            "folders of the host are mounted in its sandbox (extra_volumes), which its {blocks} could change if they were "
+            'run again; mount them with mode "ro" to have it rebuilt'
+        )
     if options.bind_dir is None:
         return None
     return (

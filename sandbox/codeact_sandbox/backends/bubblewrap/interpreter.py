@@ -16,14 +16,13 @@ from codeact_sandbox.backends.bubblewrap.mounts import NOBODY
 from codeact_sandbox.types.errors import SandboxUnavailable
 
 PROBE_TIMEOUT_S = 20.0
-OLDEST = (3, 8)
 # A folder that contains one of these is not an installation of Python alone.
 PRIVATE = ("/etc", "/home", "/root", "/tmp", "/var")  # noqa: S108 - only compared
 SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _PROBE = """\
 import json, sys
 folders = sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix
-print(json.dumps({"version": sys.version_info[:2], "folders": folders}))
+print(json.dumps(folders))
 """
 
 
@@ -111,17 +110,14 @@ def _examine(path: Path, user: HostUser) -> Interpreter | str:
             check=True,
             **user.popen_options(),
         )
-        answer = json.loads(done.stdout)
-        version, folders = tuple(answer["version"]), [Path(folder) for folder in answer["folders"]]
+        folders = [Path(folder) for folder in json.loads(done.stdout)]
     except subprocess.CalledProcessError as error:
         return f"it does not run: {error.stderr.decode(errors='replace').strip()[-300:]}"
     except (OSError, subprocess.SubprocessError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         return f"user {user.uid}, which runs the sandbox, can't run it: {why}"
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         return f"it is not Python: {error}"
-    if version < OLDEST:
-        return f"it is Python {version[0]}.{version[1]}, and the sandbox needs {OLDEST[0]}.{OLDEST[1]}"
     for folder in folders:
         private = _private_part(folder)
         if private is not None:

@@ -51,18 +51,3 @@ def make_client(
 
     launcher = DockerLauncher(options, name, say, resolve)
     return RunnerClient(launcher, settings, name, gateway=gateway)
-
-
-def external_effects(options: DockerOptions) -> str | None:
-    """Return why blocks can have effects outside the sandbox past this process, with a field for `blocks`, or None."""
-    if options.network != "none":
-        return (
-            f"its sandbox has a network (network={options.network!r}), which its {{blocks}} could use if they were run again; "
-            "give the agent an executor with allow_domains instead to have it rebuilt"
-        )
-    if any("ro" not in mount.get("mode", "rw").split(",") for mount in (options.extra_volumes or {}).values()):
-        return (
-            "folders of the host are mounted in its sandbox (extra_volumes), which its {blocks} could change if they were "
-            'run again; mount them with mode "ro" to have it rebuilt'
-        )
-    return None

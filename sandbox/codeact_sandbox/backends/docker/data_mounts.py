@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-import os
-import posixpath
-import re
 import tarfile
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -30,30 +27,14 @@ def roots_of(targets: Iterable[str]) -> list[str]:
 def bind_mounts(sources: Mapping[str, Path]) -> list[Mount]:
     """Return read-only mounts of files and folders of this machine.
 
-    Engines before Docker 25 leave file systems that are mounted below a folder writable, so these are mounts of their own.
+    Engines before Docker 25 would leave file systems that are mounted below a folder writable, so these stay out.
     """
     from docker.types import Mount
 
-    mounted = _mount_points()
-    mounts = []
-    for target, source in sources.items():
-        below = sorted(path for path in mounted if path != source and path.is_relative_to(source))
-        for path in (source, *below):
-            place = posixpath.join(target, path.relative_to(source).as_posix()) if path != source else target
-            mount = Mount(place, str(path), type="bind", read_only=True)
-            mount["BindOptions"] = {"NonRecursive": True}
-            mounts.append(mount)
+    mounts = [Mount(target, str(source), type="bind", read_only=True) for target, source in sources.items()]
+    for mount in mounts:
+        mount["BindOptions"] = {"NonRecursive": True}
     return mounts
-
-
-def _mount_points() -> set[Path]:
-    try:
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except FileNotFoundError:  # not Linux: the engine runs in a virtual machine
-        return set()
-    # Spaces and similar characters are octal escapes.
-    names = (re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), line.split(b" ")[4]) for line in lines)
-    return {Path(os.fsdecode(name)) for name in names}
 
 
 def upload(client: APIClient, image: str, sources: Mapping[str, Path], labels: Mapping[str, str]) -> str:

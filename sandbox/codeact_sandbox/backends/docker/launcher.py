@@ -145,23 +145,21 @@ class DockerLauncher:
     @contextlib.contextmanager
     def _data(self, client: APIClient, image: str, sources: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
         """Yield the part of the host configuration that shows files at /data; send them first if the engine is elsewhere."""
+        from docker.errors import DockerException
+
         if not sources:
             yield {}
         elif is_local(client):
             yield {"mounts": bind_mounts(sources)}
         else:
             self._progress("sending the files of data= to the Docker engine")
-            creation = uuid.uuid4().hex
-            labels = {**owner_labels(), CREATION: creation}
-            sent = upload(client, image, sources, labels)
+            sent = upload(client, image, sources, owner_labels())
             try:
                 yield {"volumes_from": [f"{sent}:ro"]}
             finally:
-                try:
-                    client.remove_container(sent, force=True, v=True)  # the volume stays if the sandbox has it
-                except Exception as error:  # noqa: BLE001 - whatever the SDK raises: the sandbox does not depend on it
-                    logger.warning("a container with the files of data= could not be removed: %s", str(error))
-                    remove_later(self._engine, creation)
+                # The volume stays if the sandbox has it; a container that stays is removed when this process has ended.
+                with contextlib.suppress(DockerException, OSError):
+                    client.remove_container(sent, force=True, v=True)
 
     def cancel(self) -> None:
         """Let a running `launch` end early where it takes long."""
