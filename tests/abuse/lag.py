@@ -148,8 +148,10 @@ class LoopLag:
     async def __aenter__(self) -> Self:
         self._control = self._given or Control()
         # A collection that scans all modules of the tests takes 0.3 s: only what comes from here on counts.
-        gc.collect()
-        gc.freeze()
+        self._freezes = gc.get_freeze_count() == 0  # one within another leaves that to it
+        if self._freezes:
+            gc.collect()
+            gc.freeze()
         self._control.begin()
         self._loop = asyncio.get_running_loop()
         self._ticks = Ticks()
@@ -160,7 +162,8 @@ class LoopLag:
         self._timer.cancel()
         self._ticks.end()  # a stall just before this point counts
         self._ticks.close()
-        gc.unfreeze()
+        if self._freezes:
+            gc.unfreeze()
         self.control_s = self._control.largest_s()
         if self._given is None:
             self._control.close()
