@@ -80,7 +80,9 @@ async def serve(
         request = read_request(message)
         entry.host, entry.port = request.host, request.port
         check_headers(request, message)
-        streams = await _connect(connector, request)
+        if connector is None:
+            raise _rebuilding(request.authority)
+        streams = await connector.connect(request.host, request.port)
         try:
             if request.tunnel and secrets is not None and secrets.covers(request.host, request.port):
                 await _serve_with_secrets(channel, request, streams, secrets, entry)
@@ -138,12 +140,6 @@ async def _read_head(channel: Channel | TlsChannel) -> bytes:
         raise _malformed(f"its head is longer than {HEAD_LIMIT} bytes") from None
     except TimeoutError:
         raise Refused(f"the request to the sandbox's proxy was not complete after {HEAD_TIMEOUT_S:g} s", 408) from None
-
-
-async def _connect(connector: Connector | None, request: ProxyRequest) -> Streams:
-    if connector is None:
-        raise _rebuilding(request.authority)
-    return await connector.connect(request.host, request.port)
 
 
 def _rebuilding(what: str) -> Refused:

@@ -93,12 +93,12 @@ class Fetcher:
         self._config = config
         self._resolve = resolve
         self._threads = lookup_threads()
-        self._users: dict[Origin, tuple[str, str | None]] = {}
+        self._users: dict[Origin, tuple[str, str]] = {}
         for url in config.indexes:
             split = urlsplit(url)
             if split.username:
-                password = None if split.password is None else unquote(split.password)
-                self._users.setdefault(origin(url), (unquote(split.username), password))
+                user = unquote(split.username), unquote(split.password or "")
+                self._users.setdefault(origin(url), user)
         self._configured = {origin(url) for url in config.indexes}
         self._clients: dict[bool, httpx.AsyncClient] = {}
         self._context: ssl.SSLContext | None = None
@@ -140,14 +140,11 @@ class Fetcher:
         """Return the user and password for a URL, or None; it may block."""
         from requests.utils import get_netrc_auth  # noqa: PLC0415 - only builds and `allow_pip` need it
 
-        user, password = self._users.get(origin(url), (None, None))
-        if password is None:
-            found = None
-            with contextlib.suppress(UnicodeDecodeError):
-                found = get_netrc_auth(f"https://{origin(url)[1]}")
-            if found is not None and user in (None, found[0]):
-                user, password = found
-        return (user, password or "") if user is not None else None
+        if (user := self._users.get(origin(url))) is not None:
+            return user
+        with contextlib.suppress(UnicodeDecodeError):
+            return get_netrc_auth(f"https://{origin(url)[1]}")
+        return None
 
     def _check_scheme(self, url: str, base: str | None) -> None:
         """Apply pip's rule of secure origins, and let no page lead to anything but HTTP."""

@@ -72,12 +72,13 @@ class PipeStream:
         self._diagnostics.close()
 
 
-class InheritedFiles:
-    """Descriptors that a child process inherits; a context manager that closes those that are still open."""
+class InheritedFiles(contextlib.ExitStack):
+    """Descriptors that a child process inherits; those that are still open are closed at the end."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.fds: list[int] = []
-        self._own: list[int] = []
+        self.callback(self.close_child_ends)
 
     def file(self, content: bytes) -> int:
         """Return a descriptor for the child to read the content from; it has no name, so no other process can write to it."""
@@ -109,7 +110,7 @@ class InheritedFiles:
         """Return a pipe that holds one byte for the child, as (own end, child's end): writable again when the byte was read."""
         child_end, own_end = os.pipe2(os.O_DIRECT | os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(child_end, True)
-        self._own.append(own_end)
+        self.callback(os.close, own_end)
         self.fds.append(child_end)
         fcntl.fcntl(own_end, fcntl.F_SETPIPE_SZ, 1)
         return own_end, child_end
@@ -117,12 +118,3 @@ class InheritedFiles:
     def close_child_ends(self) -> None:
         while self.fds:
             os.close(self.fds.pop())
-
-    def __enter__(self) -> InheritedFiles:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close_child_ends()
-        while self._own:
-            with contextlib.suppress(OSError):
-                os.close(self._own.pop())

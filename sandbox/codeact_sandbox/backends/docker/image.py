@@ -173,15 +173,9 @@ def _derived_tag(base_id: str, packages: Packages) -> str:
 
 
 def _wheel(entry: str) -> Path:
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - rarely needed
-
     path = Path(entry).expanduser().resolve()
     if not path.is_file():
         raise ValueError(f"There is no wheel {entry}")
-    try:
-        parse_wheel_filename(path.name)
-    except InvalidWheelFilename as error:
-        raise ValueError(f"{path.name!r} is not the name of a wheel: {error}") from error
     return path
 
 
