@@ -8,21 +8,17 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from autogen_core.tools import FunctionTool, Tool, ToolResult
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict
 
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from codeact_sandbox.tools.answers import to_answer
-from codeact_sandbox.tools.arguments import MAX_PROBLEMS, refuse_paths, result_of, validated
+from codeact_sandbox.tools.arguments import refuse_paths, result_of, validated
 from codeact_sandbox.tools.function import contained, merged_definitions
 from codeact_sandbox.tools.names import identifier
 from codeact_sandbox.tools.payloads import is_small, offload
 from codeact_sandbox.tools.stub import StubbedTool, parameters_of, write_stub
 from codeact_sandbox.tools.type_text import TypeTexts
-from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
-
-
-class _Finite(BaseModel):
-    model_config = ConfigDict(allow_inf_nan=False)
+from codeact_sandbox.types.tool import ToolAnswer
 
 
 class AutoGenTool(StubbedTool):
@@ -31,15 +27,13 @@ class AutoGenTool(StubbedTool):
     def __init__(self, tool: Tool, *, name: str | None = None, description: str | None = None) -> None:
         self._tool = tool
         name = name if name is not None else tool.name
-        self._model = _finite(tool)
+        self._model = _strict(tool)
         self._gives_text = _gives_text(tool)
         returns: Any = str if self._gives_text else tool.return_type()
         is_typed = returns not in (None, Any, inspect.Signature.empty)
         self._result = result_of(returns) if is_typed else None
         schema = self._model.model_json_schema()
         refuse_paths(name, schema)
-        self._known = frozenset(schema.get("properties", {}))
-        self._open = bool(schema.get("additionalProperties"))
         result = self._result.schema if self._result is not None else {}
         texts = TypeTexts(merged_definitions(schema, result))
         python_name = identifier(name)
@@ -50,9 +44,6 @@ class AutoGenTool(StubbedTool):
         super().__init__(stub, f"`{name}`, a {type(tool).__name__}")
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        unknown = [] if self._open else [f"{name} is not known" for name in arguments if name not in self._known]
-        if unknown:
-            raise ToolArgumentError("; ".join(unknown[:MAX_PROBLEMS]))
         await offload(not is_small(arguments), lambda: self._validate(arguments))
         value = await contained(with_token(lambda token: self._tool.run_json(arguments, token)))
         if self._gives_text:
@@ -71,11 +62,18 @@ def is_tool(thing: object) -> TypeGuard[Tool]:
     return isinstance(thing, Tool) and isinstance(thing.args_type(), type) and issubclass(thing.args_type(), BaseModel)
 
 
-def _finite(tool: Tool) -> type[BaseModel]:
-    """Return the model that validates the arguments; AutoGen's own model of a function accepts NaN and infinity."""
-    model: type[BaseModel] = tool.args_type()
-    allows_infinity = isinstance(tool, FunctionTool) and "allow_inf_nan" not in model.model_config
-    return create_model(model.__name__, __base__=(model, _Finite)) if allows_infinity else model
+def _strict(tool: Tool) -> type[BaseModel]:
+    """Return the model that validates the arguments, which refuses unknown ones unless it says otherwise.
+
+    AutoGen's own model of a function accepts NaN and infinity.
+    """
+    own: Any = tool.args_type()
+    rules = ConfigDict(extra="forbid", allow_inf_nan=not isinstance(tool, FunctionTool))
+
+    class Strict(own):  # type: ignore[misc]
+        model_config = rules | own.model_config
+
+    return Strict
 
 
 def _gives_text(tool: Tool) -> bool:

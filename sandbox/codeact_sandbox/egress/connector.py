@@ -80,7 +80,7 @@ async def look_up(resolve: Resolver, host: str, port: int, threads: Threads) -> 
 
 def lookup_threads() -> Threads:
     """Return threads that look up names: an abandoned lookup goes on until the name is found."""
-    return Threads(MAX_THREADS, idle_s=0, name="codeact-resolve")
+    return Threads(MAX_THREADS, name="codeact-resolve")
 
 
 def is_own_address(address: Address) -> bool:

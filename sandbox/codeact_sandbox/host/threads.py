@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MAX_THREADS = 16
-IDLE_S = 2.0
 
 
 def start_thread(name: str, work: Callable[..., object], *arguments: object, daemon: bool = True) -> threading.Thread:
@@ -25,19 +24,16 @@ def start_thread(name: str, work: Callable[..., object], *arguments: object, dae
 
 
 class Threads:
-    """A few daemon threads for functions that may never return. They start when they are needed, and end when they are idle.
+    """A few daemon threads for functions that may never return; they start when they are needed, and end when nothing waits.
 
     A function that is running can't be stopped: its thread stays taken until it returns.
     """
 
-    def __init__(self, most: int = MAX_THREADS, idle_s: float | None = IDLE_S, name: str = "codeact-tool") -> None:
+    def __init__(self, most: int = MAX_THREADS, name: str = "codeact-tool") -> None:
         self._name = name
-        self._most = most
-        self._idle_s = idle_s
+        self._free = most
         self._jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._changed = threading.Condition()
-        self._idle = self._alive = 0
-        self._closed = False
+        self._lock = threading.Lock()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function in one of the threads; it is not called if the caller is cancelled before."""
@@ -46,21 +42,12 @@ class Threads:
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Call a function in one of the threads, as `run` does; return the future of its result."""
         job: Future[T] = Future()
-        with self._changed:
-            self._closed = False
+        with self._lock:
             self._jobs.append((job, partial(contextvars.copy_context().run, function)))
-            if self._idle >= len(self._jobs):
-                self._changed.notify()
-            elif self._alive < self._most:
-                self._alive += 1
+            if self._free:
                 start_thread(self._name, self._work)
+                self._free -= 1
         return job
-
-    def close(self) -> None:
-        """Let the threads end as soon as they have nothing to do; a later call makes new ones."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
     def _work(self) -> None:
         while (item := self._next()) is not None:
@@ -68,13 +55,10 @@ class Threads:
             del item  # it may hold the last reference to the tool
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        with self._changed:
-            self._idle += 1
-            self._changed.wait_for(lambda: self._jobs or self._closed, self._idle_s)
-            self._idle -= 1
+        with self._lock:
             if self._jobs:
                 return self._jobs.popleft()
-            self._alive -= 1
+            self._free += 1
             return None
 
 

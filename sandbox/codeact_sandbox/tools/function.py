@@ -6,7 +6,6 @@ import asyncio
 import functools
 import inspect
 import typing
-import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -78,7 +77,6 @@ class HostTool(StubbedTool):
         self.exchanges_files = bool(self._rich) or self._rich_result is not None
         """Whether `run` takes the files of the call."""
         super().__init__(self._write(name, shown, hints), f"the function {_location_of(function)}")
-        weakref.finalize(self, self._threads.close).atexit = False  # a forked child could wait for ever for its lock
 
     async def fetch(self, arguments: Mapping[str, Any], files: CallFiles) -> dict[str, Any]:
         """Copy what the arguments name to the host, where code can't change it, and say what it contains, by argument."""

@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from codeact_sandbox.types.filenames import printable_text
@@ -38,13 +38,11 @@ _SILENT = frozenset(_COMMON.split())
 _ENDING = re.compile(r"(?<=...)(?:ing|es|ed|s)$")
 
 
-class _Stems(dict[str, str]):
-    """The stems of words; empty for words that say nothing."""
-
-    def __missing__(self, word: str) -> str:
-        lower = word.lower()
-        stem = self[word] = "" if lower in _SILENT else _ENDING.sub("", lower)
-        return stem
+@lru_cache(10_000)
+def _stem(word: str) -> str:
+    """Return the stem of a word; empty for a word that says nothing."""
+    lower = word.lower()
+    return "" if lower in _SILENT else _ENDING.sub("", lower)
 
 
 class ToolSearch:
@@ -52,11 +50,10 @@ class ToolSearch:
 
     def __init__(self, tools: Iterable[HostToolProtocol]) -> None:
         self._tools = list(tools)
-        stem = _Stems().__getitem__
         self._lengths: list[int] = []
         self._places: dict[str, list[tuple[int, int]]] = {}  # the tools that have a word, and how often
         for place, tool in enumerate(self._tools):
-            counts = Counter(filter(None, map(stem, _WORD.findall(_text(tool)))))
+            counts = Counter(filter(None, map(_stem, _WORD.findall(_text(tool)))))
             self._lengths.append(counts.total())
             for word, count in counts.items():
                 self._places.setdefault(word, []).append((place, count))
@@ -65,7 +62,7 @@ class ToolSearch:
         """Return the tools that fit best, the best first."""
         found: dict[int, float] = {}
         number, mean = len(self._tools), sum(self._lengths) / max(1, len(self._tools))
-        for word in set(filter(None, map(_Stems().__getitem__, _WORD.findall(query[:MAX_CHARS])))):
+        for word in set(filter(None, map(_stem, _WORD.findall(query[:MAX_CHARS])))):
             having = self._places.get(word, [])
             rarity = math.log(1 + (number - len(having) + 0.5) / (len(having) + 0.5))
             for place, count in having:

@@ -24,7 +24,7 @@ from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 
 _TURN = CrossLoopSemaphore()
-_WRITER = Threads(most=1, idle_s=0, name="codeact-question")  # a stopped terminal blocks who writes to it
+_WRITER = Threads(most=1, name="codeact-question")  # a stopped terminal blocks who writes to it
 POLL_S = 0.05
 QUIET_S = 0.5  # seconds between a question and its prompt; input typed until then is discarded
 MAX_LINE_BYTES = 64 * 1024
