@@ -10,7 +10,7 @@ from autogen_codeact.executors.arguments import ExecutorKeywords, PoolKeywords
 from autogen_codeact.executors.bubblewrap import BubblewrapArguments, BubblewrapCommandLineCodeExecutor
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox import pool as sandbox_pool
+from codeact_sandbox import SandboxPool
 from codeact_sandbox.backend_selection import choose_backend
 from codeact_sandbox.types.keyword_model import check_names
 from codeact_sandbox.types.option_parsing import merge_options
@@ -49,7 +49,7 @@ async def choose_executor(sandbox: str = "auto", **options: Unpack[ExecutorKeywo
     return chosen(**given)
 
 
-class ExecutorPool(sandbox_pool.SandboxPool):
+class ExecutorPool(SandboxPool):
     """Keeps sandboxes started, each for one executor and one use.
 
     An executor that was made with `pool=` takes a started sandbox instead of starting one. When the executor stops, its sandbox

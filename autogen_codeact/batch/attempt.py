@@ -21,8 +21,8 @@ from autogen_core.code_executor import CodeExecutor
 
 from autogen_codeact.agents.model_calls import ModelTimeoutError
 from autogen_codeact.batch.checks import check_answer, decide_passed
-from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
-from autogen_codeact.batch.results import MAX_ERROR, Outcome, Row
+from autogen_codeact.batch.errors import BatchBudgetError, TaskTimeoutError, UnusableAgentError
+from autogen_codeact.batch.results import MAX_ERROR, AttemptError, Outcome, Row
 from autogen_codeact.batch.settings import BatchSettings, GatedClient, ModelGate
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import ExecutorPool

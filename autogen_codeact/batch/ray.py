@@ -16,9 +16,9 @@ from typing import Any
 
 from autogen_codeact import __version__
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, prepare, read_log
-from autogen_codeact.batch.errors import AttemptError, BatchError
+from autogen_codeact.batch.errors import BatchError
 from autogen_codeact.batch.ray_worker import Folders, RayWorker, Sent
-from autogen_codeact.batch.results import Row
+from autogen_codeact.batch.results import AttemptError, Row
 from autogen_codeact.batch.settings import ModelGate
 from codeact_sandbox.host.waiting import in_thread, in_threads
 from codeact_sandbox.types.filenames import printable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -64,6 +65,19 @@ class Row(BaseModel):
     task: str = ""
     expected: str | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class AttemptError(Exception):
+    """An attempt has failed: its row, and whether there may be another one. It can be sent to another process."""
+
+    row: Row
+    _: KW_ONLY
+    retryable: bool = False
+    unusable_log: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.row.error_class}: {self.row.error}"
 
 
 def shorten_texts(row: Row) -> None:

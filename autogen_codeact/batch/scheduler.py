@@ -21,10 +21,10 @@ from autogen_codeact.batch.attempt import (
     backoff,
     is_retryable,
 )
-from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
+from autogen_codeact.batch.errors import BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, BatchEvent, Notice
-from autogen_codeact.batch.results import MAX_ERROR, Row, shorten_texts, write_summary
+from autogen_codeact.batch.results import MAX_ERROR, AttemptError, Row, shorten_texts, write_summary
 from autogen_codeact.batch.settings import BatchSettings, LocalGate
 from autogen_codeact.batch.tasks import BadTask, Task, Tasks, as_text, read_tasks
 from codeact_sandbox.host.waiting import in_thread

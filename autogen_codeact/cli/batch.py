@@ -24,7 +24,8 @@ from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import BadTask, Task, read_tasks
 from autogen_codeact.cli import batch_display
-from autogen_codeact.cli.jobs import REPLAY, BatchJob
+from autogen_codeact.cli.jobs import BatchJob
+from autogen_codeact.cli.model_servers import REPLAY
 from autogen_codeact.cli.models import RecordedModel, advice_for, open_model, parse_answers, read_file
 from autogen_codeact.cli.output import (
     EXIT_INTERRUPTED,

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from autogen_codeact.cli.jobs import REPLAY, without_prefix
+from autogen_codeact.cli.model_servers import REPLAY, without_prefix
 
 _NUMBER = (int, float)
 _SETTINGS: dict[str, tuple[str, type | tuple[type, ...]]] = {

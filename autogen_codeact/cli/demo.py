@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from autogen_codeact.cli.jobs import REPLAY, AgentChoice, ModelChoice, RunJob
+from autogen_codeact.cli.jobs import AgentChoice, ModelChoice, RunJob
+from autogen_codeact.cli.model_servers import REPLAY
 from autogen_codeact.cli.output import CommandError, LastJsonLine
 from autogen_codeact.cli.progress import Progress
 from autogen_codeact.cli.run import run_task

@@ -16,13 +16,12 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
 from autogen_codeact.agents.model_calls import DeadlineClient, ModelTimeoutError
-from autogen_codeact.cli.jobs import (
+from autogen_codeact.cli.jobs import NO_MODEL, ModelChoice
+from autogen_codeact.cli.model_servers import (
     ANTHROPIC,
-    NO_MODEL,
     OPENAI,
     PRESETS,
     REPLAY,
-    ModelChoice,
     Preset,
     find_preset,
     server_address,

@@ -26,8 +26,7 @@ from autogen_codeact.runs.results import StoredFile
 from autogen_codeact.runs.text import download_name, visible
 from autogen_codeact.viewer.catalog import BatchTable, Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
-from autogen_codeact.viewer.server import CSP
-from autogen_codeact.viewer.static import NONCE, page_html, page_script, page_style
+from autogen_codeact.viewer.static import CSP, NONCE, page_html, page_script, page_style
 from autogen_codeact.viewer.steps import OpenRun
 from codeact_sandbox.types.displays import IMAGES
 

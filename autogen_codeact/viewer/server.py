@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 from autogen_codeact.batch.folder import RUNS
 from autogen_codeact.viewer.catalog import BatchTable, Catalog, has_results
 from autogen_codeact.viewer.control import RunControl
+from autogen_codeact.viewer.static import CSP
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -165,10 +166,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ViewerError(reason) from None
 
 
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

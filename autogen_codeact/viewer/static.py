@@ -14,6 +14,10 @@ SCRIPTS = (
 """The parts of the page's only script, which share one scope, in the order in which they run."""
 NONCE = "__NONCE__"
 """Stands in `index.html` for a random text of each answer or file."""
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 SCRIPT_TAG = '<script defer src="__BASE__/page/page.js"></script>\n'
 STYLE_TAG = f'<link rel="stylesheet" href="__BASE__/page/style.css" nonce="{NONCE}">\n'
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import Component
 
 from autogen_codeact.executors.tools.policies import PolicyConfig, ToolPolicy
 from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest
-
-if TYPE_CHECKING:
-    from autogen_codeact.agents.step_record import Step
 
 NO_LOG = (
     "Later() needs the log of a run, which keeps the question: use `recorded(…)` or `codeact run`. In a conversation a person "
@@ -34,7 +31,7 @@ class Later(ToolPolicy, Component[PolicyConfig]):
             raise RuntimeError(NO_LOG)
         return ToolApproval(*await step.about_call(request))
 
-    async def about_code(self, code: str, step: Step | None) -> ApprovalResponse:
+    async def about_code(self, code: str, step: Any) -> ApprovalResponse:
         """Ask about the code of a step."""
         if step is None:
             raise RuntimeError(NO_LOG)

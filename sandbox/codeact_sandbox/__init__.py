@@ -8,7 +8,7 @@ from codeact_sandbox.lazy import lazy_names
 if TYPE_CHECKING:
     from codeact_sandbox.async_sandbox import AsyncSandbox as AsyncSandbox
     from codeact_sandbox.host.chunks import OutputChunk as OutputChunk
-    from codeact_sandbox.pool import SandboxPool as SandboxPool
+    from codeact_sandbox.sandbox_pool import SandboxPool as SandboxPool
     from codeact_sandbox.sync_sandbox import Sandbox as Sandbox
     from codeact_sandbox.tools.approval import ToolApproval as ToolApproval
     from codeact_sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "codeact_sandbox.async_sandbox": "AsyncSandbox",
     "codeact_sandbox.host.chunks": "OutputChunk",
-    "codeact_sandbox.pool": "SandboxPool",
+    "codeact_sandbox.sandbox_pool": "SandboxPool",
     "codeact_sandbox.sync_sandbox": "Sandbox",
     "codeact_sandbox.tools.approval": "ToolApproval ToolApprovalRequest",
     "codeact_sandbox.tools.function": "HostTool",

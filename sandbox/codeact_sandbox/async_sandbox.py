@@ -24,7 +24,7 @@ from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.connection import OutputCallback
 from codeact_sandbox.host.waiting import CrossLoopSemaphore
 from codeact_sandbox.leftovers import remove_leftovers_in_background
-from codeact_sandbox.pool import SandboxPool
+from codeact_sandbox.pool import Pool
 from codeact_sandbox.preparation import prepare
 from codeact_sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.runner.shared import wire
@@ -73,12 +73,12 @@ class AsyncSandbox(FileOperations):
         recorder: Recorder | None = None,
         observers: Sequence[Observer] = (),
         progress: Callable[[str], None] | None = None,
-        pool: SandboxPool | None = None,
+        pool: Pool | None = None,
         caller: type | None = None,
         **options: Unpack[SandboxKeywords],
     ) -> None:
         given: Mapping[str, Any] = options
-        if not isinstance(pool, SandboxPool | None):
+        if not isinstance(pool, Pool | None):
             raise TypeError(f"pool must be a SandboxPool, not {pool!r:.50} ({type(pool).__name__})")
         if pool is not None and backend == "auto":
             given = merge_options(pool.options.given(), given)

@@ -7,26 +7,33 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from codeact_sandbox.types.errors import SandboxError
-
-if TYPE_CHECKING:
-    from codeact_sandbox.async_sandbox import AsyncSandbox
 
 logger = logging.getLogger("codeact_sandbox")
 
 
-class _Session:
+class Stops(Protocol):
+    """A sandbox, as far as it is used here."""
+
+    async def stop(self) -> None:
+        """End it."""
+
+
+S = TypeVar("S", bound=Stops)
+
+
+class _Session(Generic[S]):
     """A sandbox, how many use it now, and what ends it when it was idle for long."""
 
-    def __init__(self, sandbox: AsyncSandbox) -> None:
+    def __init__(self, sandbox: S) -> None:
         self.sandbox = sandbox
         self.users = 0
         self.timer: asyncio.TimerHandle | None = None
 
 
-class KeyedSandboxes:
+class KeyedSandboxes(Generic[S]):
     """The sandboxes of all users, in one event loop.
 
     Args:
@@ -35,14 +42,14 @@ class KeyedSandboxes:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._sessions: OrderedDict[str, _Session[S]] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
 
     def __contains__(self, key: str) -> bool:
         return key in self._sessions
 
     @contextlib.asynccontextmanager
-    async def use(self, key: str, make: Callable[[], AsyncSandbox], idle_s: float) -> AsyncIterator[AsyncSandbox]:
+    async def use(self, key: str, make: Callable[[], S], idle_s: float) -> AsyncIterator[S]:
         """Yield the sandbox of a key, which is not ended meanwhile."""
         session = self._sessions.get(key)
         if session is None:

@@ -10,12 +10,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from codeact_sandbox import backend_selection as select
 from codeact_sandbox.host.client import RunnerClient
-from codeact_sandbox.keyed_sandboxes import KeyedSandboxes
 from codeact_sandbox.leftovers import remove_leftovers_in_background
 from codeact_sandbox.toolset import Tool, Toolset
 from codeact_sandbox.types.errors import SandboxError, SandboxNotStarted, SandboxStartError, SandboxTimeout
@@ -23,9 +21,6 @@ from codeact_sandbox.types.limits import parse_seconds
 from codeact_sandbox.types.option_parsing import options_of
 from codeact_sandbox.types.option_types import SandboxKeywords
 from codeact_sandbox.types.options import BackendName, SandboxOptions
-
-if TYPE_CHECKING:
-    from codeact_sandbox.async_sandbox import AsyncSandbox
 
 logger = logging.getLogger("codeact_sandbox")
 
@@ -43,27 +38,8 @@ UNFIT = {
 }
 
 
-class SandboxPool:
-    """Keeps sandboxes started, each for one use: a lease, from `acquire` until the sandbox is stopped.
-
-    `AsyncSandbox(pool=pool)` takes a started sandbox instead of starting one. When it stops, its sandbox ends; the pool has
-    started another one in the background. Use it with `async with`, or with `start` and `stop`. It serves several event loops
-    and threads.
-
-    Args:
-        size: Sandboxes that are started in advance. Default 2. With 0 each is started when it is requested.
-        backend: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap. Or the options
-            of the sandboxes.
-        tools: Functions of this process that the code can call.
-        max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
-        acquire_timeout: Seconds that a request waits for a sandbox. Default 60.
-        progress: Called with a line for each step that takes long. By default it goes to standard error.
-        options: Fields of `DockerOptions` or `BubblewrapOptions`. Default of `mode`: "session".
-
-    Raises:
-        TypeError: An option is unknown or has a wrong type.
-        ValueError: An argument is invalid; the message says which.
-    """
+class Pool:
+    """Keeps sandboxes started, each for one use: a lease, from `acquire` until the sandbox is stopped; see `SandboxPool`."""
 
     def __init__(
         self,
@@ -89,9 +65,7 @@ class SandboxPool:
         self.options = options_of(backend, options, type(self))
         _refuse_unfit(self.options)
         self._tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, None)
-        self._given_tools = tools
         self._progress = progress
-        self._sessions = KeyedSandboxes(max_alive)
         self._sandboxes: _Sandboxes | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
@@ -128,7 +102,6 @@ class SandboxPool:
 
     async def stop(self) -> None:
         """Stop all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
-        await self._sessions.end_all()
         sandboxes, self._sandboxes = self._own_sandboxes(), None
         if sandboxes is not None:
             await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(sandboxes.stop)))
@@ -190,36 +163,6 @@ class SandboxPool:
             if time.monotonic() > deadline:
                 raise SandboxTimeout(f"{message}: those that were ready did not answer")
 
-    def session(
-        self, key: str, *, idle: float = 600, **options: Unpack[SandboxKeywords]
-    ) -> AbstractAsyncContextManager[AsyncSandbox]:
-        """Return the sandbox of a key, such as a user's name, as `async with pool.session(key) as box`.
-
-        The first use of a key takes a sandbox of the pool; later ones have its variables and files. Blocks of uses at the same
-        time run one after the other. It ends when it was idle for long, when room is needed for another key, with
-        `end_session`, and with the pool; files of `work_dir` stay. All uses are in one event loop.
-
-        Args:
-            key: What the sandbox is found by.
-            idle: Seconds without a use after which it ends.
-            options: As for `AsyncSandbox`; they count at the first use.
-
-        Raises:
-            SandboxError: All sandboxes are in use.
-        """
-        from codeact_sandbox.async_sandbox import AsyncSandbox  # noqa: PLC0415 - it imports this module
-
-        parse_seconds("idle", idle)
-
-        def make() -> AsyncSandbox:
-            return AsyncSandbox(pool=self, tools=self._given_tools, **options)
-
-        return self._sessions.use(key, make, idle)
-
-    async def end_session(self, key: str) -> None:
-        """End the sandbox of a key, if there is one."""
-        await self._sessions.end(key)
-
     def _own_sandboxes(self) -> _Sandboxes | None:
         # The parent's threads do not run in a forked process, and its lock may stay locked.
         return self._sandboxes if self._process == os.getpid() else None
@@ -248,7 +191,7 @@ class _Sandboxes:
     A start and an end take a thread of their own.
     """
 
-    def __init__(self, pool: SandboxPool) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._changed = threading.Condition()
         self.idle: deque[RunnerClient] = deque()

@@ -20,7 +20,7 @@ from codeact_sandbox.commands import Job as AsyncJob
 from codeact_sandbox.commands import Words
 from codeact_sandbox.host.chunks import OutputChunk
 from codeact_sandbox.host.threads import start_thread
-from codeact_sandbox.pool import SandboxPool
+from codeact_sandbox.pool import Pool
 from codeact_sandbox.ports import Forward as AsyncForward
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.toolset import Tool
@@ -82,7 +82,7 @@ class Sandbox:
         recorder: Recorder | None = None,
         observers: Sequence[Observer] = (),
         progress: Callable[[str], None] | None = None,
-        pool: SandboxPool | None = None,
+        pool: Pool | None = None,
         **options: Unpack[SandboxKeywords],
     ) -> None:
         self._inner = AsyncSandbox(

@@ -13,9 +13,8 @@ from pydantic_core import from_json
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.batch import BatchSettings, Task
 from autogen_codeact.batch.attempt import AttemptWork, BatchContext, Worker
-from autogen_codeact.batch.errors import AttemptError
 from autogen_codeact.batch.ray_worker import Piece, RemoteAttempt
-from autogen_codeact.batch.results import Row
+from autogen_codeact.batch.results import AttemptError, Row
 from autogen_codeact.batch.settings import LocalGate
 from tests.agents.support import scripted
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from autogen_codeact.cli.jobs import GEMINI, OLLAMA, OPENAI, ModelChoice, server_address
+from autogen_codeact.cli.jobs import ModelChoice
+from autogen_codeact.cli.model_servers import GEMINI, OLLAMA, OPENAI, server_address
 from autogen_codeact.cli.models import advice_for, key_for, open_model
 from autogen_codeact.cli.output import CommandError
 from autogen_codeact.runs.errors import RunError
