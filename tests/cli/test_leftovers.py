@@ -31,7 +31,7 @@ NO_SUCH_PID = 2**22 + 1
 
 def of_the_dead() -> dict[str, str]:
     """Labels of a process of this machine that is dead."""
-    life = owner_labels()[LIFE].rpartition("/")[0] + "/1"
+    life = f"{owner_labels()[LIFE].rsplit('-', 2)[0]}-{NO_SUCH_PID}-1"
     return {KIND: SANDBOX, OWNER: owner_labels()[OWNER].rpartition(":")[0] + f":{NO_SUCH_PID}", LIFE: life}
 
 

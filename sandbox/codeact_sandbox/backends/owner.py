@@ -21,6 +21,7 @@ OwnerState = Literal["alive", "dead", "unknown"]
 """`unknown` for an owner that can't be judged from here: of another machine, another PID namespace, or before a restart."""
 
 _PROC = Path("/proc")
+_NOWHERE = "unknown"
 _searched: set[tuple[int, str | None]] = set()
 
 
@@ -50,14 +51,18 @@ class Leftover:
         return f"started by {self.owner}, which {known}"
 
 
-def pid_namespace() -> str:
-    """Return what identifies this process's PID namespace."""
-    return str(os.stat(_PROC / "self/ns/pid").st_ino)
+def identity() -> str:
+    """Return what identifies this process: boot and PID namespace, process id, start time."""
+    pid = os.getpid()
+    return f"{_place()}-{pid}-{start_time(pid)}"
 
 
-def boot_id() -> str:
-    """Return what identifies this boot of this machine."""
-    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+def _place() -> str:
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+        return f"{boot}-{os.stat(_PROC / 'self/ns/pid').st_ino}"
+    except OSError:  # not Linux
+        return _NOWHERE
 
 
 def start_time(pid: int) -> str | None:
@@ -72,13 +77,17 @@ def start_time(pid: int) -> str | None:
     return "ended" if fields[0] in {"Z", "X", "x"} else fields[19]
 
 
-def owner_state(pid: int, started: str) -> OwnerState:
-    """Return whether an owner in this PID namespace still runs."""
-    now = start_time(pid)
+def owner_state(its_identity: str) -> OwnerState:
+    """Return whether an owner still runs, from its `identity`."""
+    place_and_pid, _, started = its_identity.rpartition("-")
+    place, _, pid = place_and_pid.rpartition("-")
+    if not pid.isdigit() or place == _NOWHERE or place != _place():
+        return "unknown"
+    now = start_time(int(pid))
     if now is not None:
         return "alive" if now == started else "dead"
     try:
-        os.kill(pid, 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
         return "dead"
     except OSError:

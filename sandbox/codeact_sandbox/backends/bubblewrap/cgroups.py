@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from codeact_sandbox.backends import owner
-from codeact_sandbox.backends.owner import Leftover, OwnerState
+from codeact_sandbox.backends.owner import Leftover, identity, owner_state
 from codeact_sandbox.types.errors import SandboxStartError
 from codeact_sandbox.types.limits import Limits
 from codeact_sandbox.types.text import format_count
@@ -42,8 +41,7 @@ class Cgroup:
         """Make a control group with the limits; None where this process may not make one that bounds memory."""
         make = _version_2 if (ROOT / "cgroup.controllers").exists() else _version_1
         try:
-            pid = os.getpid()
-            return make(f"{name}.{owner.pid_namespace()}-{pid}-{owner.start_time(pid)}", limits)
+            return make(f"{name}.{identity()}", limits)
         except OSError as error:
             logger.debug("no control group: %s", error)
             return None
@@ -159,14 +157,6 @@ def _make_group(parent: Path, name: str, settings: Mapping[str, object], optiona
     return folder
 
 
-def owner_state(name: str) -> OwnerState:
-    namespace, _, rest = name.partition("-")
-    pid, _, started = rest.partition("-")
-    if not pid.isdigit() or namespace != owner.pid_namespace():
-        return "unknown"
-    return owner.owner_state(int(pid), started)
-
-
 def leftover_groups(root: Path | None = None, *, kill: bool = True) -> list[Leftover]:
     """List the control groups of sandboxes whose owner does not run in this PID namespace now, by name.
 
@@ -186,7 +176,7 @@ def _leftover(group: str, folders: list[Path], kill: bool) -> Leftover | None:
     state = owner_state(its_owner)
     if not name or state == "alive":
         return None
-    number = its_owner.split("-")[1] if its_owner.count("-") == 2 else its_owner
+    number = its_owner.split("-")[2] if its_owner.count("-") == 3 else its_owner
     count = len({pid for folder in folders for pid in _processes(folder)})
     content = format_count(count, "process", "processes") if count else "empty"
     return Leftover("bubblewrap", name, content, f"process {number}", state, lambda: _remove(folders, kill))
