@@ -37,33 +37,18 @@ def bind_mounts(sources: Mapping[str, Path]) -> list[Mount]:
     return mounts
 
 
-def upload(client: APIClient, image: str, sources: Mapping[str, Path], labels: Mapping[str, str]) -> str:
-    """Send files and folders to the engine.
-
-    They go into the anonymous volume of a container that is never started. The sandbox mounts the volume. The engine removes it
-    with the last container that has it. Returns the container's id; remove it when the sandbox's container exists.
-    """
-    import requests
-
-    roots = roots_of(sources)
-    created = client.create_container(
-        image, command=["true"], volumes=roots, labels=dict(labels), network_disabled=True
-    )
-    ident = str(created["Id"])
+def upload(client: APIClient, container: str, sources: Mapping[str, Path]) -> None:
+    """Send files and folders to the engine, into the volumes of a container that is never started."""
     sdk: Any = client
     try:
-        for root in roots:
+        for root in roots_of(sources):
             below = {target: source for target, source in sources.items() if target.startswith(f"{root}/")}
             with tempfile.TemporaryFile() as packed:
                 _pack(packed, root, below)
                 packed.seek(0)
-                sdk.put_archive(ident, root, packed)
-    except BaseException as error:
-        client.remove_container(ident, force=True, v=True)
-        if isinstance(error, requests.RequestException | OSError):
-            raise SandboxStartError(f"the files of data= could not be sent to the Docker engine: {error}") from error
-        raise
-    return ident
+                sdk.put_archive(container, root, packed)
+    except OSError as error:
+        raise SandboxStartError(f"the files of data= could not be sent to the Docker engine: {error}") from error
 
 
 def _pack(packed: IO[bytes], root: str, sources: Mapping[str, Path]) -> None:

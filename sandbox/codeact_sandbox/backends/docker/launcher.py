@@ -153,8 +153,15 @@ class DockerLauncher:
             yield {"mounts": bind_mounts(sources)}
         else:
             self._progress("sending the files of data= to the Docker engine")
-            sent = upload(client, image, sources, owner_labels())
+            sent = client.create_container(
+                image,
+                command=["true"],
+                volumes=roots_of(sources),
+                labels=owner_labels(),
+                network_disabled=True,
+            )["Id"]
             try:
+                upload(client, sent, sources)
                 yield {"volumes_from": [f"{sent}:ro"]}
             finally:
                 # The volume stays if the sandbox has it; a container that stays is removed when this process has ended.
