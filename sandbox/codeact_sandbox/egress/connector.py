@@ -14,7 +14,7 @@ from codeact_sandbox.types.host_names import Address, is_address, with_port
 RESOLVE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_ADDRESSES = 4
-# Threads that look up names for one sandbox at the same time, abandoned lookups included.
+# Threads that look up names for one sandbox at the same time. Abandoned lookups go on until the name is found.
 MAX_THREADS = 64
 # Finds the IP addresses of a name; it may block, and raises OSError if there are none.
 Resolver = Callable[[str], Sequence[str]]
@@ -31,7 +31,7 @@ class Connector:
     def __init__(self, policy: Policy, resolve: Resolver = resolve_by_system) -> None:
         self._policy = policy
         self._resolve = resolve
-        self._threads = lookup_threads()
+        self._threads = Threads(MAX_THREADS, name="codeact-resolve")
 
     async def connect(self, host: str, port: int) -> Streams:
         addresses = await self.addresses(host, port)
@@ -76,11 +76,6 @@ async def look_up(resolve: Resolver, host: str, port: int, threads: Threads) -> 
     if not addresses:
         raise _unreachable(host, port, "it has no address")
     return addresses
-
-
-def lookup_threads() -> Threads:
-    """Return threads that look up names: an abandoned lookup goes on until the name is found."""
-    return Threads(MAX_THREADS, name="codeact-resolve")
 
 
 def is_own_address(address: Address) -> bool:

@@ -88,7 +88,9 @@ class Secrets:
         self.mask = Mask(each.value for each in values)
         self.guessed = False  # whether code has sent a value itself: then no host gets one any more
         self._values = values
-        self._trust: ssl.SSLContext | None = None
+        # How real servers are verified: as httpx does it.
+        self.trust: ssl.SSLContext = import_module("httpx").create_ssl_context()
+        self.trust.set_alpn_protocols(["http/1.1"])
 
     def _for(self, host: str, port: int) -> dict[bytes, bytes]:
         return {
@@ -99,15 +101,6 @@ class Secrets:
 
     def covers(self, host: str, port: int) -> bool:
         return bool(self._for(host, port))
-
-    @property
-    def trust(self) -> ssl.SSLContext:
-        """How real servers are verified: as httpx does it."""
-        if self._trust is None:
-            # Its import takes long, and a sandbox without secrets does not need it.
-            self._trust = import_module("httpx").create_ssl_context()
-            self._trust.set_alpn_protocols(["http/1.1"])
-        return self._trust
 
     def check(self, *, guessed: bool) -> None:
         """Refuse a request in which code has sent a value itself.

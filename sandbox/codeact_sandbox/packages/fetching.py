@@ -15,11 +15,12 @@ import httpx
 from codeact_sandbox.egress.connector import (
     CONNECT_TIMEOUT_S,
     MAX_ADDRESSES,
+    MAX_THREADS,
     Resolver,
     is_own_address,
     look_up,
-    lookup_threads,
 )
+from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.packages.pip_config import PipConfig
 from codeact_sandbox.types.allowed_domains import Refused
 from codeact_sandbox.types.filenames import printable
@@ -92,7 +93,7 @@ class Fetcher:
     def __init__(self, config: PipConfig, resolve: Resolver) -> None:
         self._config = config
         self._resolve = resolve
-        self._threads = lookup_threads()
+        self._threads = Threads(MAX_THREADS, name="codeact-resolve")
         self._users: dict[Origin, tuple[str, str]] = {}
         for url in config.indexes:
             split = urlsplit(url)

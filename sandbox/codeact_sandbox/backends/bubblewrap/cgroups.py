@@ -157,13 +157,13 @@ def _make_group(parent: Path, name: str, settings: Mapping[str, object], optiona
     return folder
 
 
-def leftover_groups(root: Path | None = None, *, kill: bool = True) -> list[Leftover]:
+def leftover_groups(*, kill: bool = True) -> list[Leftover]:
     """List the control groups of sandboxes whose owner does not run in this PID namespace now, by name.
 
     With `kill` their removal ends their processes, else it waits until these have ended by themselves.
     """
     found: dict[str, list[Path]] = {}
-    for parent, below, _ in os.walk(root or ROOT):
+    for parent, below, _ in os.walk(ROOT):
         if Path(parent).name == PARENT:
             for folder in below:
                 found.setdefault(folder, []).append(Path(parent, folder))

@@ -172,11 +172,7 @@ class BubblewrapLauncher:
             os.write(gate, b"g")
         except (ProcessLookupError, BrokenPipeError):
             raise _EndedError from None
-        self._wait_until_read(gate, until)
-
-    def _wait_until_read(self, gate: int, until: float) -> None:
-        """Wait until bwrap has set up everything and starts the runner."""
-        assert self._process is not None
+        # When it reads this, bwrap has set up everything and starts the runner.
         ended = os.pidfd_open(self._process.pid)
         try:
             ready = _ready({gate: select.POLLOUT, ended: select.POLLIN}, until)
