@@ -22,7 +22,6 @@ from pydantic import (
 from pydantic.json_schema import PydanticJsonSchemaWarning
 from pydantic_core import CoreSchema
 
-from codeact_sandbox.tools.answers import is_image_class
 from codeact_sandbox.tools.payloads import least_size
 from codeact_sandbox.types.tool import ToolArgumentError
 
@@ -60,8 +59,6 @@ class Arguments:
 
     def validate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Convert JSON values to Python values by name, without the defaults."""
-        if not values and not self._names:
-            return {}
         made = validated(lambda given: self._model.model_validate_json(json.dumps(given)), values)
         return {name: getattr(made, field) for field, name in self._names.items() if field in made.model_fields_set}
 
@@ -87,19 +84,6 @@ def result_of(kind: Any) -> Result | None:
         return Result(kind)
     except Exception:  # noqa: BLE001 - a type of the author's own: each value is converted by its own type
         return None
-
-
-def check_result(name: str, kind: Any) -> None:
-    """Check a type that pydantic does not know: objects of it must at least convert themselves to lists, as arrays do."""
-    for part in typing.get_args(kind) or (kind,):
-        if not isinstance(part, type) or is_image_class(part) or hasattr(part, "tolist"):
-            continue
-        if result_of(part) is not None:
-            continue
-        raise ValueError(
-            f"The tool `{name}` returns a {part.__module__}.{part.__qualname__}, which can't be sent to the sandbox. Return a "
-            "plain value, a dataclass, a pydantic model, an array, a table, an image or a path."
-        )
 
 
 def refuse_paths(name: str, schema: Mapping[str, Any]) -> None:

@@ -84,7 +84,6 @@ class ToolBroker:
         self.attachments = Attachments()  # recorders and observers of the sandbox
         self.without_approval: set[str] = set()
         self._at_start: frozenset[str] = frozenset()
-        self._added: list[tuple[str, Any]] | None = None
         self.replace((), tools)
 
     def replace(self, old: Sequence[HostToolProtocol], new: Sequence[HostToolProtocol]) -> None:
@@ -98,7 +97,6 @@ class ToolBroker:
             if not all(part.isidentifier() and not part.startswith("_") for part in name.split(".")):
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
-        self._added = None
 
     def settings(self) -> dict[str, Any]:
         """Return the settings with which the runner starts."""
@@ -111,13 +109,11 @@ class ToolBroker:
     def started(self, settings: Mapping[str, Any] | None) -> None:
         """Record which tools a sandbox has known since its start."""
         self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
-        self._added = None
 
     def added_sources(self) -> list[tuple[str, Any]]:
         """Return the definitions of tools added since the start; each block gets all of them, in case an earlier one failed."""
-        if self._added is None:
-            self._added = [each for each in sources(list(self.tools.values())) if each[0] not in self._at_start]
-        return self._added
+        added = [tool for name, tool in self.tools.items() if name not in self._at_start]
+        return [each for each in sources(added) if each[0] not in self._at_start]
 
 
 @dataclass(eq=False)

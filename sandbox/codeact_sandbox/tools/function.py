@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from codeact_sandbox.host.threads import Threads
 from codeact_sandbox.tools.answers import is_image_class, to_answer
-from codeact_sandbox.tools.arguments import Arguments, check_result, result_of
+from codeact_sandbox.tools.arguments import Arguments, result_of
 from codeact_sandbox.tools.call_files import CallFiles
 from codeact_sandbox.tools.names import checked_name
 from codeact_sandbox.tools.payloads import is_small, offload
@@ -72,8 +72,6 @@ class HostTool(StubbedTool):
         if is_image_class(returned):
             returned = str  # its description
         self._result = result_of(returned) if _RETURN in hints and self._rich_result is None else None
-        if self._result is None and self._rich_result is None and _RETURN in hints:
-            check_result(name, returned)
         self.exchanges_files = bool(self._rich) or self._rich_result is not None
         """Whether `run` takes the files of the call."""
         super().__init__(self._write(name, shown, hints), f"the function {_location_of(function)}")

@@ -3,7 +3,7 @@
 Sandboxed code decides when a question is asked and withdrawn. So input typed before a question could be read does not count, and
 after a withdrawn question a yes must include the code from the new prompt.
 
-A user may take hours, so no thread waits: the event loop of the caller watches the terminal.
+A user may take hours, so no thread waits: the event loop of the caller looks at the terminal.
 """
 
 from __future__ import annotations
@@ -192,24 +192,10 @@ class _Terminal:
         return typed.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
 
     async def _wait_for_input(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        while not self._has_input():
-            try:
-                loop.add_reader(self._fd, ready.set)
-            except (NotImplementedError, OSError):  # some loops and some systems can't watch a terminal
-                await asyncio.sleep(POLL_S)
-                continue
-            try:
-                await ready.wait()
-            finally:
-                loop.remove_reader(self._fd)
-            ready.clear()
-
-    def _has_input(self) -> bool:
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
-        return bool(poll.poll(0))
+        while not poll.poll(0):  # noqa: ASYNC110 - not every event loop can watch a terminal
+            await asyncio.sleep(POLL_S)
 
 
 def _reopen(fd: int) -> int:
