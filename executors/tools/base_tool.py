@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from codeact_sandbox.tools.answers import to_answer
 from codeact_sandbox.tools.arguments import refuse_paths, result_of, validated
-from codeact_sandbox.tools.function import contained, merged_definitions
+from codeact_sandbox.tools.function import contained
 from codeact_sandbox.tools.names import identifier
 from codeact_sandbox.tools.payloads import is_small, offload
 from codeact_sandbox.tools.stub import StubbedTool, parameters_of, write_stub
-from codeact_sandbox.tools.type_text import TypeTexts
+from codeact_sandbox.tools.type_text import TypeTexts, merged_definitions
 from codeact_sandbox.types.tool import ToolAnswer
 
 

@@ -113,10 +113,6 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
         if name in self._always:
             return ToolApproval(True)
 
-        def remember(line: str) -> None:
-            if _normalise(line) in ALWAYS:
-                self._always.add(name)
-
         try:
             call = await offload(not is_small(request.arguments), lambda: shown_call(name, request.arguments))
         except ValueError as error:
@@ -124,12 +120,14 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
         prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
         question = Question(name, f"The code wants to call {call}\n", prompt, YES + ALWAYS, self.timeout)
         try:
-            answer = await ask(question, lambda: name in self._always, remember)
+            answer = await ask(question, lambda: name in self._always)
         except EOFError as error:
             return ToolApproval(False, str(error))
         except TimeoutError:
             return ToolApproval(False, f"no answer within {self.timeout:g} s")
         word = _normalise(answer)
+        if word in ALWAYS:  # before another question is asked in this event loop
+            self._always.add(name)
         if word in YES or word in ALWAYS:
             return ToolApproval(True)
         why = "" if word in NO else f": {answer.strip()[:MAX_REASON_CHARS]}"

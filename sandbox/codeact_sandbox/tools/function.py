@@ -17,7 +17,7 @@ from codeact_sandbox.tools.names import checked_name
 from codeact_sandbox.tools.payloads import is_small, offload
 from codeact_sandbox.tools.rich_values import RichType, rich_type
 from codeact_sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
-from codeact_sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
+from codeact_sandbox.tools.type_text import TypeTexts, merged_definitions, note_of, shown_default
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError, ToolImage
 
 T = TypeVar("T")
@@ -158,17 +158,6 @@ async def contained(call: Awaitable[Any]) -> Any:
         raise
     except BaseException as error:
         raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
-
-
-def merged_definitions(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the definitions of two schemas: a class in both also has the keys that only results have."""
-    of_arguments, of_result = definitions_of(arguments), definitions_of(result)
-    merged = {**of_result, **of_arguments}
-    for name in of_arguments.keys() & of_result.keys():
-        if "properties" in of_arguments[name]:
-            more = of_result[name].get("properties", {})
-            merged[name] = {**of_arguments[name], "properties": {**more, **of_arguments[name]["properties"]}}
-    return merged
 
 
 def _parameter(parameter: inspect.Parameter, schema: Mapping[str, Any], text: str, *, typed: bool) -> Parameter:

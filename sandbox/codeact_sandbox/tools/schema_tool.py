@@ -12,7 +12,7 @@ from codeact_sandbox.tools.json_schema import ArgumentSchema, plain_schema
 from codeact_sandbox.tools.names import identifier
 from codeact_sandbox.tools.payloads import is_small
 from codeact_sandbox.tools.stub import Stub, parameters_of, write_stub
-from codeact_sandbox.tools.type_text import TypeTexts, definitions_of
+from codeact_sandbox.tools.type_text import TypeTexts, merged_definitions
 from codeact_sandbox.types.tool import ToolAnswer, ToolArgumentError
 
 _PLAIN_NAME = re.compile("[A-Za-z][A-Za-z0-9_]*[A-Za-z0-9]|[A-Za-z]")
@@ -47,14 +47,10 @@ class SchemaHostTool:
 
     @cached_property
     def _stub(self) -> Stub:
-        texts = TypeTexts(definitions_of(self._parameters))
-        returned, classes = "str", []
-        if self._result is not None:
-            result_texts = TypeTexts(definitions_of(self._result))
-            returned = result_texts.of(self._result, f"{self.name}_result")
-            classes = result_texts.classes
+        texts = TypeTexts(merged_definitions(self._parameters, self._result or {}))
         listed = parameters_of(self._parameters, texts, self.name)
-        return write_stub(self.name, listed, returned, self._description, [*texts.classes, *classes])
+        returned = texts.of(self._result, f"{self.name}_result") if self._result is not None else "str"
+        return write_stub(self.name, listed, returned, self._description, texts.classes)
 
     @property
     def signature(self) -> str:

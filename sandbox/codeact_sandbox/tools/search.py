@@ -95,14 +95,11 @@ class SearchTool:
         found = self._index.search(query, min(max(1, limit), MAX_FOUND))
         return "\n\n".join(map(described, found)) or f"None of the {len(self._tools)} tools fits. Try other words."
 
-    @cached_property
-    def _grouped(self) -> dict[str, GroupedTool]:
-        return {tool.name: tool for tool in self._tools if isinstance(tool, GroupedTool)}
-
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Answer a search, or give the stub of a tool that code uses for the first time."""
-        if (grouped := self._grouped.get(str(arguments.get("stub")))) is not None:
-            return ToolAnswer(grouped.tool.source)
+        for grouped in self._tools:
+            if isinstance(grouped, GroupedTool) and grouped.name == arguments.get("stub"):
+                return ToolAnswer(grouped.tool.source)
         query, limit = arguments.get("query"), arguments.get("limit")
         if not isinstance(query, str) or not isinstance(limit, int):
             raise ToolArgumentError("search_tools takes a text and a number")

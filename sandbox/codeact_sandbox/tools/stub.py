@@ -59,26 +59,20 @@ class StubbedTool:
 def sources(tools: Sequence[HostToolProtocol]) -> list[tuple[str, str | dict[str, Any]]]:
     """Write the definitions from which the sandbox makes tools."""
     written: dict[str, str | dict[str, Any]] = {}
-    needs_codec = any(isinstance(tool.source, Mapping) and _is_rich(tool.source) for tool in tools)
     for tool in tools:
         if isinstance(tool.source, str):
             written[tool.name] = tool.source
         else:
-            written.setdefault(SHARED, _stub_builder(with_codec=needs_codec))
+            written.setdefault(SHARED, _stub_builder())
             written[tool.name] = dict(tool.source)
     return list(written.items())
 
 
-def _is_rich(data: Mapping[str, Any]) -> bool:
-    return bool(data.get("rich")) or any(row.get("rich") for row in data.get("parameters", ()))
-
-
 @cache
-def _stub_builder(*, with_codec: bool) -> str:
+def _stub_builder() -> str:
     runner = Path(__file__).parents[1] / "runner" / "worker"
-    source = (runner / "tool_values.py").read_text(encoding="utf-8")
-    codec = (runner / "value_codec.py").read_text(encoding="utf-8") if with_codec else ""
-    return f"{source}\n_CODEC_SOURCE = {codec!r}\n" if codec else source
+    codec = (runner / "value_codec.py").read_text(encoding="utf-8")
+    return f"{(runner / 'tool_values.py').read_text(encoding='utf-8')}\n_CODEC_SOURCE = {codec!r}\n"
 
 
 def write_stub(

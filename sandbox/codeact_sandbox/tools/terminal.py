@@ -40,10 +40,6 @@ class _Screen:
     withdrawn = False  # whether the last question was withdrawn, so that the user may still be answering it
 
 
-def _ignore(_: str) -> None:
-    """Do nothing with an answer."""
-
-
 @dataclass(frozen=True)
 class Question:
     """A question."""
@@ -65,9 +61,7 @@ async def ask_line(prompt: str) -> str:
     return await ask(Question("your message", "", prompt, (), free=True))
 
 
-async def ask(
-    question: Question, skip: Callable[[], bool] = lambda: False, on_answer: Callable[[str], None] = _ignore
-) -> str:
+async def ask(question: Question, skip: Callable[[], bool] = lambda: False) -> str:
     """Ask, and wait for a line. Cancelling it withdraws the question."""
     if not sys.stdin or sys.stdin.closed or not sys.stdin.isatty():
         raise EOFError(NO_TERMINAL)
@@ -76,11 +70,9 @@ async def ask(
             return "y"
         terminal = _Terminal()
         try:
-            line = await _ask(question, terminal)
+            return await _ask(question, terminal)
         finally:
             terminal.close()
-        on_answer(line)
-        return line
 
 
 async def _ask(question: Question, terminal: _Terminal) -> str:

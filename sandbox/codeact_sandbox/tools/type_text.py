@@ -110,13 +110,24 @@ class TypeTexts:
         return f"list[{self.of(schema.get('items', True), hint)}]"
 
 
-def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definitions that a schema may refer to, by name."""
     found: dict[str, Any] = {}
     for key in ("definitions", "$defs"):
         if isinstance(schema.get(key), Mapping):
             found |= schema[key]
     return found
+
+
+def merged_definitions(arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the definitions of two schemas: a class in both also has the keys that only results have."""
+    of_arguments, of_result = _definitions_of(arguments), _definitions_of(result)
+    merged = {**of_result, **of_arguments}
+    for name in of_arguments.keys() & of_result.keys():
+        if "properties" in of_arguments[name]:
+            more = of_result[name].get("properties", {})
+            merged[name] = {**of_arguments[name], "properties": {**more, **of_arguments[name]["properties"]}}
+    return merged
 
 
 def is_nullable(text: str) -> bool:
