@@ -26,7 +26,7 @@ from codeact_sandbox.egress.channels import (
     to_sandbox,
 )
 from codeact_sandbox.files.temporary_folder import TemporaryFolder
-from codeact_sandbox.host.waiting import on_loop
+from codeact_sandbox.host.waiting import wait_for
 from codeact_sandbox.types.errors import SandboxDied, SandboxError, Unsupported
 
 HEAD_TIMEOUT_S = 10.0
@@ -120,8 +120,12 @@ class Ports(Channels):
         self._asked: dict[asyncio.Task[None], None] = {}
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
-        ended, late = "the sandbox has ended, and its ports with it", "a port was not opened or closed in time"
-        return await on_loop(self._loop, work, ANSWER_TIMEOUT_S, ended=ended, late=late)
+        try:
+            done = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:  # it has been closed
+            work.close()
+            raise SandboxDied("the sandbox has ended, and its ports with it") from None
+        return await wait_for(done, ANSWER_TIMEOUT_S, "a port was not opened or closed in time")
 
     async def listen(self, port: int) -> Forward:
         made = Forward(self, port)

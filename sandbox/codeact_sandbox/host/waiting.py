@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from codeact_sandbox.host.threads import call_isolated
-from codeact_sandbox.types.errors import SandboxDied, SandboxTimeout
+from codeact_sandbox.types.errors import SandboxTimeout
 
 T = TypeVar("T")
 CANCEL_TIMEOUT_S = 5.0
@@ -36,18 +36,6 @@ async def wait_for(future: Future[T], timeout_s: float, message: str) -> T:
         if timer.expired():
             raise SandboxTimeout(message) from None
         raise
-
-
-async def on_loop(
-    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], timeout_s: float, *, ended: str, late: str
-) -> T:
-    """Do something in another event loop, and wait for it; `ended` and `late` are what the errors say."""
-    try:
-        done = asyncio.run_coroutine_threadsafe(work, loop)
-    except RuntimeError:  # it has been closed
-        work.close()
-        raise SandboxDied(ended) from None
-    return await wait_for(done, timeout_s, late)
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
