@@ -46,8 +46,6 @@ class Transfer:
 
 @dataclass
 class TurnEnd:
-    """What code has ended the turn with, if it has."""
-
     answer: Answer | Transfer | None = None
 
     def check_open(self) -> None:
@@ -57,8 +55,6 @@ class TurnEnd:
 
 
 class HandoffTool:
-    """The host tool of a handoff."""
-
     def __init__(self, handoff: Handoff, end: TurnEnd | None = None) -> None:
         self.name = handoff.name
         self.signature = f"(message: str = {handoff.message!r})"

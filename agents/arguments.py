@@ -19,7 +19,6 @@ def check_parts(
     approval_func: Callable[..., Any] | None,
     **lists: Iterable[Any] | None,
 ) -> None:
-    """Check the arguments that all agents have."""
     if not _has(code_executor, "execute_code_blocks"):
         raise TypeError(
             f"code_executor must be an executor such as DockerCommandLineCodeExecutor(), not {_shown(code_executor)}."
@@ -35,7 +34,6 @@ def check_parts(
 
 
 def check_lists(**lists: Iterable[Any] | None) -> None:
-    """Check arguments that are lists, or None."""
     for name, value in lists.items():
         if value is not None and (isinstance(value, str | Mapping) or not isinstance(value, Iterable)):
             raise TypeError(f"{name} must be a list, not {_shown(value)}.")

@@ -357,7 +357,6 @@ class BaseCodeAgent(OwnProvider, BaseChatAgent):
     # Configuration
 
     def _config_fields(self) -> dict[str, Any]:
-        """Return the fields that the configurations of all agents have."""
         components = (self._code_executor, self._model_client, self._model_context)
         kind = self._state_class.__name__.removesuffix("State")
         return {

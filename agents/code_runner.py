@@ -85,8 +85,6 @@ OUTPUT_CHUNK = {"chunk_of": "execution"}
 
 
 class CodeRunner:
-    """Runs the code of one agent."""
-
     def __init__(
         self, executor: CodeExecutor, source: str, context: ChatCompletionContext, options: RunOptions
     ) -> None:

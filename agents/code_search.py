@@ -112,7 +112,6 @@ class NotRun:
 
 
 def why_not_run(block: ExtractedBlock, languages: Collection[str], *, tags_only: bool = False) -> Reason | None:
-    """Return why a block is not run."""
     if block.language in languages:
         if not block.complete:
             return "truncated"

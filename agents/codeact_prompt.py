@@ -86,7 +86,6 @@ def system_message(
     environment: str | None = None,
     handoffs: Sequence[HostToolProtocol] = (),
 ) -> str:
-    """Make the system message."""
     parts: list[str | None] = [
         task,
         HOW[style].format(languages=listed(languages)),

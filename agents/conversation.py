@@ -76,7 +76,6 @@ class ContextBudget:
         self._replaced: dict[int, tuple[LLMMessage, LLMMessage | None]] = {}
 
     async def fit(self, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-        """Return what is sent of a conversation."""
         here = {id(message) for message in messages}
         self._replaced = {key: pair for key, pair in self._replaced.items() if key in here}
         if self._size(messages) > self._limit:
@@ -270,5 +269,4 @@ class Conversation:
 
 
 def has_content(message: LLMMessage) -> bool:
-    """Return whether a message is not empty."""
     return bool(message.content.strip() if isinstance(message.content, str) else message.content)

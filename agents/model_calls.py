@@ -84,7 +84,6 @@ async def whole(items: Items) -> CreateResult:
 
 
 def forwarded(part: str, name: str) -> Any:
-    """Return an attribute that is the one of a part."""
     return property(lambda self: getattr(getattr(self, part), name))
 
 

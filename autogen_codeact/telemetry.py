@@ -210,12 +210,10 @@ class Spans:
         return self._tracer.start_span(name, None, kind, dict(attributes), start_time=begun_ns)
 
     def note(self, span: Span, name: str, value: Any) -> None:
-        """Note content, if spans have any."""
         if self.content is not None and span.is_recording():
             span.set_attribute(name, self.content.value(value))
 
     def fail(self, span: Span, kind: str, message: str = "") -> None:
-        """Mark a span as failed."""
         span.set_attribute("error.type", _safe(kind))
         described = self.content.value(message) if self.content is not None and message else None
         span.set_status(Status(StatusCode.ERROR, described))

@@ -26,7 +26,6 @@ _UNCHECKED = GetPydanticSchema(lambda _source, _handler: core_schema.any_schema(
 
 
 def check_module_name(name: str) -> str:
-    """Return the name of a module."""
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f"functions_module must be an identifier such as 'functions', not {name!r}.")
     return name

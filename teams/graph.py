@@ -31,8 +31,6 @@ class GraphPosition(Position):
 
 
 class GraphConfig(BaseModel):
-    """The configuration of a `Graph`."""
-
     model_config = ConfigDict(extra="forbid")
 
     graph: DiGraph

@@ -232,7 +232,6 @@ class _Check:
 
 
 def _why_not(provider: str, field: str, value: Any) -> str | None:  # noqa: PLR0911 - one for each kind of field
-    """Return why a field is refused, or None."""
     if value is None or value in ([], {}):
         return None
     if field in FIXED:

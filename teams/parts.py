@@ -31,7 +31,6 @@ def agents_of(agent_or_team: object) -> list[ChatAgent]:
 
 
 def teams_of(agent_or_team: object) -> list[BaseTeam]:
-    """Return the teams that there are, in the order of `agents_of`."""
     return [part for part in _parts(agent_or_team) if isinstance(part, BaseTeam)]
 
 

@@ -28,7 +28,6 @@ Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
 
 
 def task_messages(task: Task, known: MessageFactory) -> list[BaseChatMessage]:
-    """Return the messages of a task; none if there is no task."""
     if task is None:
         return []
     if isinstance(task, str):
@@ -128,7 +127,6 @@ class Run:
             self.events.put_nowait(None)
 
     def loop_ended(self, driver: asyncio.Task[str | None]) -> None:
-        """End the run as the loop ended."""
         self.stop_if_failed(driver)
         if not self.is_over:
             self.finish(driver.result())

@@ -62,7 +62,6 @@ class Memory(Generic[P]):
 def read_state(
     state: Any, names: Sequence[str], speakers: Speakers[P], known: MessageFactory
 ) -> tuple[Memory[P], dict[str, Mapping[str, Any]], SavedRun, list[Message]]:
-    """Read the state of a team."""
     try:
         state = with_encoded_images(state)
         states = TeamState.model_validate(state).agent_states

@@ -49,8 +49,6 @@ class SelectorPosition(Position):
 
 
 class SelectorConfig(BaseModel):
-    """The configuration of a `Selector`."""
-
     model_config = ConfigDict(extra="forbid")
 
     model_client: ComponentModel

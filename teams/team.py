@@ -133,7 +133,6 @@ class Team(OwnProvider, BaseTeam, Component[TeamConfig]):
 
     @property
     def description(self) -> str:
-        """The description for a parent team."""
         return self._description
 
     @property

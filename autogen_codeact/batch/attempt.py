@@ -174,8 +174,6 @@ def read_log(path: Path) -> LogEnd:
 
 
 class Backend(Protocol):
-    """Runs attempts."""
-
     async def start(self, context: BatchContext) -> None:
         """Prepare for attempts."""
 

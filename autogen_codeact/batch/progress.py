@@ -37,8 +37,6 @@ class BatchCounts:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An attempt has failed."""
-
     id: str
     repeat: int
     attempt: int

@@ -33,8 +33,6 @@ IDLE_S = 10.0  # seconds after which the driver is told that an attempt is still
 
 
 class Piece(NamedTuple):
-    """A file, or a piece of one."""
-
     kind: str  # "log" or "work"
     name: str
     content: bytes | None  # None for a file that is gone

@@ -29,8 +29,6 @@ AGAIN = ("failed", "waiting")  # outcomes of tasks that the next command of the 
 
 
 class CheckResult(BaseModel):
-    """What a check says."""
-
     model_config = ConfigDict(extra="forbid")
 
     kind: str

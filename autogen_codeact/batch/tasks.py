@@ -29,7 +29,6 @@ _NUMBER = re.compile(
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text: JSON, if it is not text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -218,7 +218,6 @@ class Chat:
         return [session.starts for session in found if session is not None]
 
     def sandboxes(self) -> list[SandboxCodeExecutor]:
-        """Return the executors that are sandboxes."""
         return sandboxes_of(self.conversation.target)
 
     async def guarded(self, work: Any) -> Any:
@@ -390,11 +389,9 @@ def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
 
 
 def sandboxes_of(target: ChatAgent | BaseTeam) -> list[SandboxCodeExecutor]:
-    """Return the executors that are sandboxes."""
     return [each for each in executors_of(target) if isinstance(each, SandboxCodeExecutor)]
 
 
 def model_names(target: ChatAgent | BaseTeam) -> list[str]:
-    """Return the names of the models, each once."""
     names = (model_name(info.model) for info in describe_agents(target) if info.model is not None)
     return list(dict.fromkeys(filter(None, names)))

@@ -29,7 +29,6 @@ _SETTINGS: dict[str, tuple[str, type | tuple[type, ...]]] = {
 
 
 def config_file() -> Path:
-    """Return the path of the file."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder, "codeact", "config.toml")
 

@@ -146,8 +146,6 @@ def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionRes
 
 @dataclass(frozen=True)
 class CodeInFile:
-    """One block of code."""
-
     language: str
     code: str
     line: int = 1  # the line of the file, or of the notebook's cell, at which it begins; counted from 1
@@ -161,7 +159,6 @@ class CodeInFile:
         return f"line {self.line}" if self.cell is None else f"cell {self.cell}"
 
     def position(self, file: str, line: int) -> str:
-        """Return a line of the code as a position in the file."""
         return f"{file}:{self.line + line - 1}" if self.cell is None else f"{file}, cell {self.cell}, line {line}"
 
     @property

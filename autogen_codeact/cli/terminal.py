@@ -211,7 +211,6 @@ class AnswerPrinter:
             self._terminal.code(shown)
 
     def end(self) -> str:
-        """End the answer, and return it."""
         if self._line or self._begun:
             self._terminal.code(self._end_line())
         text, self._pieces = "".join(self._pieces), []

@@ -84,7 +84,6 @@ def tool_names(agent: ChatAgent) -> list[str]:
 
 
 def tool_name(tool: object) -> str:
-    """Return the name of a function or a tool."""
     return str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
 
 

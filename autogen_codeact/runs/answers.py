@@ -29,8 +29,6 @@ _MAX_NOTE = 2_000
 
 @dataclass
 class Question:
-    """A question of a run."""
-
     asked: QuestionAsked
     answer: QuestionAnswered | None = None
     used: bool = False
@@ -143,7 +141,6 @@ def _answered(answer: QuestionAnswered | None) -> AlreadyAnsweredError:
 
 
 def read_answers(path: Path, questions: Sequence[Question]) -> None:
-    """Read the answers to open questions."""
     for each in questions:
         if each.answer is None:
             each.answer = _read(path, each.asked.question, each.asked.sha256)

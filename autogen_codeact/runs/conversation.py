@@ -86,7 +86,6 @@ class RecordedConversation:
 
     @property
     def agents(self) -> list[str]:
-        """Names of the agents."""
         return [name for name, _ in agent_keys(self.target)]
 
     async def turn(

@@ -194,8 +194,6 @@ class ModelCallFinished(NumberedEvent):
 
 
 class CodeText(BaseModel):
-    """Code and its language."""
-
     model_config = ConfigDict(extra="forbid")
 
     code: str

@@ -172,8 +172,6 @@ def read_lines(file: BinaryIO, longest: int, *, after: Line | None = None) -> It
 
 
 class RunFolder:
-    """A run's folder."""
-
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 

@@ -83,8 +83,6 @@ def _to_object(event: Any) -> dict[str, Any]:
 
 
 class _Cells:
-    """The cells of a notebook for a run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._view = RunView(run).read_all()

@@ -67,7 +67,6 @@ class Plan:
 
     @property
     def open_questions(self) -> list[Question]:
-        """The questions that have no answer."""
         return [each for each in self.questions if each.answer is None]
 
     @property
@@ -177,7 +176,6 @@ class _Reader:
             )
 
     def take(self, event: events.RunEvent) -> None:
-        """Take the next event."""
         match event:
             case events.Boundary():
                 self._at_boundary(event)

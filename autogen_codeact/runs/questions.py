@@ -73,7 +73,6 @@ class Questions:
 
     @property
     def waiting(self) -> RunWaiting:
-        """What ends the run."""
         return RunWaiting(self._log.folder, self.open)
 
     @asynccontextmanager

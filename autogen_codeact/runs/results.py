@@ -24,8 +24,6 @@ ReadBytes = Callable[["StoredFile"], bytes]
 
 
 class Record(BaseModel):
-    """What all records have in common."""
-
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
     @classmethod
@@ -131,7 +129,6 @@ class ArtifactRecord(Record):
     file: StoredFile | None = None
 
     def artifact(self) -> Artifact:
-        """Return the file as in a result."""
         return Artifact(self.name, self.size, self.media_type, self.path, self.note)
 
 

@@ -46,8 +46,6 @@ class Step:
 
 
 class StepList:
-    """The steps of a run."""
-
     def __init__(self) -> None:
         self.steps: list[Step] = []
         """The steps that are known by now."""

@@ -25,7 +25,6 @@ files: with the earlier copy of each as `before`
 
 
 def result_parts(result: ResultRecord) -> Content:
-    """Return what a step has of a result."""
     displays = list({_identity(each): each for each in reversed(result.displays)}.values())[::-1]
     output = result.output.removesuffix(last_line(result.outcome, result.state))
     for display in displays[:MAX_PARTS]:
@@ -52,7 +51,6 @@ def result_parts(result: ResultRecord) -> Content:
 
 
 def error_text(error: ErrorInfo | None) -> str | None:
-    """Return an error as text."""
     return f"{error.type}: {error.message}" if error is not None else None
 
 

@@ -49,8 +49,6 @@ class RecordedError(Exception):
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """An answer of a model."""
-
     request: str
     result: CreateResult | None
     error: ErrorInfo | None = None

@@ -81,7 +81,6 @@ def run_name(run: Path) -> str:
 
 
 def has_log(run: Path) -> bool:
-    """Return whether a run has a log."""
     return (run / EVENTS).is_file()
 
 

@@ -95,7 +95,6 @@ class RunSteps:
         return [summary(self.view, each) for each in self.view.steps[max(first, 1) - 1 : max(last, 0)]]
 
     def steps(self, first: int, last: int, *, highlighted: bool = True) -> list[Document]:
-        """Return the documents of the steps `first` to `last`."""
         steps = self.view.steps[max(first, 1) - 1 : max(last, 0)]
         return [document(self.view, each, highlighted=highlighted) for each in steps]
 

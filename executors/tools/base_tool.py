@@ -22,8 +22,6 @@ from codeact_sandbox.types.tool import ToolAnswer
 
 
 class AutoGenTool(StubbedTool):
-    """A tool of AutoGen."""
-
     def __init__(self, tool: Tool, *, name: str | None = None, description: str | None = None) -> None:
         self._tool = tool
         name = name if name is not None else tool.name

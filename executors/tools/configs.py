@@ -65,7 +65,6 @@ def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
 
 
 def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
-    """Write tools for a config."""
     dumped: list[ComponentModel] = []
     refused: list[str] = []
     for each in tools:
@@ -91,7 +90,6 @@ def dump_tools(tools: Sequence[object]) -> list[ComponentModel]:
 
 
 def load_tools(models: Sequence[ComponentModel]) -> list[BaseTool[Any, Any] | Workbench | McpServer]:
-    """Load the tools of a config."""
     tools: list[BaseTool[Any, Any] | Workbench | McpServer] = []
     for model in models:
         if model.provider == MCP_SERVER:
@@ -109,7 +107,6 @@ def load_tools(models: Sequence[ComponentModel]) -> list[BaseTool[Any, Any] | Wo
 
 
 def loaded_from(tool: object) -> ComponentModel | None:
-    """Return the config from which a tool was loaded, or None."""
     return _LOADED.get(tool) if isinstance(tool, ComponentBase) else None
 
 

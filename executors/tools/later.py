@@ -32,7 +32,6 @@ class Later(ToolPolicy, Component[PolicyConfig]):
         return ToolApproval(*await step.about_call(request))
 
     async def about_code(self, code: str, step: Any) -> ApprovalResponse:
-        """Ask about the code of a step."""
         if step is None:
             raise RuntimeError(NO_LOG)
         approved, reason = await step.about_code(code)

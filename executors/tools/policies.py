@@ -44,8 +44,6 @@ class ToolPolicy(ABC, ComponentBase[BaseModel]):
 
 
 class PolicyConfig(BaseModel):
-    """What a policy is made of."""
-
     model_config = ConfigDict(extra="forbid")
 
 
@@ -139,7 +137,6 @@ def _normalise(answer: str) -> str:
 
 
 def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
-    """Load the policy of a config."""
     if model is None:
         return None
     if model.component_type != "tool_policy":

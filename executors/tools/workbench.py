@@ -29,8 +29,6 @@ def source_of(workbench: Workbench) -> ToolSource:
 
 
 class WorkbenchSource(ToolSource):
-    """The tools of a workbench."""
-
     def __init__(self, workbench: Workbench) -> None:
         super().__init__(type(workbench).__name__)
         self._workbench: Any = workbench

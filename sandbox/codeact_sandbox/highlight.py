@@ -25,8 +25,6 @@ MAX_LINE = 2_000  # characters of a line that is read; a longer one is plain tex
 
 
 class _Language(NamedTuple):
-    """What the tokens of a language are."""
-
     quotes: str  # delimiters of strings that end with the line
     comment: str  # what begins a comment that ends with the line, as an expression
     # closing delimiters of strings and comments of several lines, with their classes, by what opens them

@@ -68,7 +68,6 @@ class KeyedSandboxes(Generic[S]):
                 session.timer = loop.call_later(idle_s, self._expire, key)
 
     async def end(self, key: str) -> None:
-        """End a sandbox, if there is one."""
         session = self._sessions.pop(key, None)
         if session is None:
             return
@@ -77,7 +76,6 @@ class KeyedSandboxes(Generic[S]):
         await session.sandbox.stop()
 
     async def end_all(self) -> None:
-        """End all sandboxes."""
         await asyncio.gather(*map(self.end, list(self._sessions)), *self._ending, return_exceptions=True)
 
     def _expire(self, key: str) -> None:

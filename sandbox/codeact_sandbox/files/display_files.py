@@ -20,8 +20,6 @@ MAX_NOTES = 5
 
 @dataclass
 class Stored:
-    """The stored displays of a block."""
-
     displays: list[Display] = field(default_factory=list)  # the displays, with their files
     artifacts: list[Artifact] = field(default_factory=list)  # their files
     notes: list[str] = field(default_factory=list)  # what the user has to know about them

@@ -171,7 +171,6 @@ class HostFolder:
 
 
 def _read_patterns(folder: int) -> Patterns:
-    """Read the `.gitignore` of a folder."""
     with suppress(OSError), open_regular(IGNORE_FILE, folder=folder) as file:
         return Patterns(file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace").splitlines())
     return Patterns(())
@@ -203,7 +202,6 @@ def _refuse(descriptor: int, private: frozenset[Identity]) -> None:
 def file_error(
     number: int | None, task: str, reason: str, kind: type[SandboxFileError] = SandboxFileError
 ) -> SandboxFileError:
-    """Make an error."""
     error = kind(f"{task}: {reason}" if task else reason)
     # Not set through the arguments: OSError would print "[Errno 28]" before the sentence.
     error.errno = number

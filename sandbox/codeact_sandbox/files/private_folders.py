@@ -59,7 +59,6 @@ def private_folders(*, around: bool = False) -> frozenset[Identity]:
 
 
 def is_in(folder: int, others: frozenset[Identity]) -> bool:
-    """Return whether an open folder is one of others, or in one of them."""
     return not others.isdisjoint(_with_parents(folder))
 
 

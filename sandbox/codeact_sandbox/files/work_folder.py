@@ -27,7 +27,6 @@ class WorkFolder:
         self._unmount: Callable[[], None] | None = None
 
     def path(self, options: SandboxOptions) -> Path:
-        """Return its path."""
         folder = options.work_dir or options.bind_dir
         if folder is not None:
             return Path(folder)
@@ -36,7 +35,6 @@ class WorkFolder:
         return self._temporary.path
 
     def new_workspace(self, options: SandboxOptions) -> Workspace:
-        """Return the files of a folder that are exchanged."""
         if self._selection is None:
             named = [name for name in options.write_back if "*" not in name]
             self._selection = Selection(options.exclude, [*options.include, *named])

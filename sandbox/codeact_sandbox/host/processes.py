@@ -317,7 +317,6 @@ class Process:
             await self.close_stdin()
 
     async def wait(self, until: float | None = None) -> End:
-        """Wait for its end; `until` is as for `read`."""
         await self._in_time(self.reply, until)
         return self.end()
 

@@ -145,7 +145,6 @@ def _described(kind: Any) -> Any:
 
 
 def validated(validate: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) -> T:
-    """Validate arguments."""
     try:
         return validate(dict(arguments))
     except ValidationError as error:

@@ -48,14 +48,11 @@ class FileBudget:
         )
 
     def give_back(self, count: int) -> None:
-        """Give some of it back."""
         with self._lock:
             self.used -= count
 
 
 class CallFiles:
-    """The files of one call."""
-
     def __init__(self, sandbox: CodeFiles, budget: FileBudget, work_dir: Path | None) -> None:
         self._sandbox = sandbox
         self._budget = budget
@@ -106,7 +103,6 @@ class CallFiles:
         return target
 
     async def write(self, path: str, data: bytes) -> None:
-        """Write a file of the sandbox."""
         self.take(len(data))
         await self._sandbox.write(path, data)
 

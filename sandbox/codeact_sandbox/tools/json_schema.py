@@ -80,7 +80,6 @@ class ArgumentSchema:
         self._origin = origin
 
     async def problems(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Check arguments."""
         if least_size(arguments, MAX_ARGUMENTS) > MAX_ARGUMENTS:
             return [TOO_LONG]
         return await offload(True, lambda: self._problems(arguments))

@@ -18,8 +18,6 @@ _WRAPPED = "result"
 
 
 class McpResult(NamedTuple):
-    """The result of a call."""
-
     content: Sequence[Any]  # its parts, objects of the package `mcp`
     failed: bool  # whether the tool failed
     structured: Any  # what it returned, as JSON values, or None

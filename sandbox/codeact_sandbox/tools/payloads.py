@@ -36,14 +36,11 @@ _ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True)
 class Request:
-    """A call."""
-
     name: str
     copies: tuple[dict[str, Any], ...]  # copies of the arguments by name; each may be changed by its user
 
 
 async def read_call(payload: bytes, copies: int) -> Request:
-    """Read a call."""
     return await offload(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
 
 
@@ -70,7 +67,6 @@ def _decode(payload: bytes) -> Any:
 
 
 async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
-    """Write a result."""
     return await offload(not is_small(value), lambda: _write_answer(value, limit))
 
 
@@ -126,7 +122,6 @@ def least_size(value: Any, enough: int, of_others: int = 1) -> int:
 
 
 def write_error(kind: str, message: str, bases: list[str], *, refused: bool = False) -> bytes:
-    """Write an exception."""
     error = {"name": kind, "message": message, "bases": bases, "refused": refused}
     return json.dumps({"error": error}, separators=(",", ":")).encode()
 

@@ -59,7 +59,6 @@ class SchemaHostTool:
 
     @property
     def description(self) -> str:
-        """Its docstring."""
         return self._stub.description
 
     @property
@@ -68,7 +67,6 @@ class SchemaHostTool:
         return self._stub.source
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Check the arguments and run the tool."""
         if problems := await self._schema.problems(arguments):
             raise ToolArgumentError("; ".join(problems))
         answer: ToolAnswer = await contained(self._call(arguments))

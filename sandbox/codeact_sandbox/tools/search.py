@@ -46,8 +46,6 @@ def _stem(word: str) -> str:
 
 
 class ToolSearch:
-    """An index of tools."""
-
     def __init__(self, tools: Iterable[HostToolProtocol]) -> None:
         self._tools = list(tools)
         self._lengths: list[int] = []
@@ -122,7 +120,6 @@ class GroupedTool:
 
     @property
     def description(self) -> str:
-        """Its docstring."""
         return self.tool.description
 
     @property

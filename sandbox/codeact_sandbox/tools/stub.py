@@ -26,8 +26,6 @@ SHARED = "_stubs"  # the name of the code that makes stubs in the module of host
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a tool."""
-
     name: str  # its name in Python
     key: str  # its name for the host
     type: str | None  # its type as an annotation, or None where that is not known
@@ -40,8 +38,6 @@ class Parameter:
 
 
 class Stub(NamedTuple):
-    """A tool as the sandbox sees it."""
-
     name: str
     signature: str  # its parameters and result
     description: str
@@ -49,8 +45,6 @@ class Stub(NamedTuple):
 
 
 class StubbedTool:
-    """A host tool that has a stub."""
-
     def __init__(self, stub: Stub, origin: str) -> None:
         self.name, self.signature, self.description, self.source = stub
         self.origin = origin
@@ -84,7 +78,6 @@ def write_stub(
     *,
     rich_result: str = "",
 ) -> Stub:
-    """Write a tool's stub."""
     ordered = _ordered(parameters)
     text = "\n\n".join(filter(None, [_with_parameters(description, ordered), *dict.fromkeys(classes)]))
     is_bytes = result in ("bytes", "bytes | None")

@@ -42,8 +42,6 @@ class _Screen:
 
 @dataclass(frozen=True)
 class Question:
-    """A question."""
-
     about: str  # its subject, in a few words
     text: str  # shown first, on standard error
     prompt: str  # shown half a second later; from then on answers count

@@ -20,8 +20,6 @@ _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bo
 
 
 class TypeTexts:
-    """The types of one tool."""
-
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
         self._named: dict[str, str] = {}
@@ -34,7 +32,6 @@ class TypeTexts:
         return [text for _, text in self._classes.values()]
 
     def of(self, schema: Any, hint: str = "Value") -> str:
-        """Return the annotation for a schema."""
         if not isinstance(schema, Mapping) or self._depth >= MAX_DEPTH:
             return "Any"
         self._depth += 1
@@ -136,7 +133,6 @@ def is_nullable(text: str) -> bool:
 
 
 def required_by(schema: Mapping[str, Any]) -> set[str]:
-    """Return the names that a schema requires."""
     needed = schema.get("required")
     return {each for each in needed if isinstance(each, str)} if isinstance(needed, list | tuple) else set()
 

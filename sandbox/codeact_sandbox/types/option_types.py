@@ -11,8 +11,6 @@ from codeact_sandbox.types.secrets import Secret
 
 
 class LimitKeywords(TypedDict, total=False):
-    """The fields of `Limits`."""
-
     memory: str | int | None
     cpus: float
     pids: int

@@ -53,7 +53,6 @@ def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
 
 
 def labels_of(image: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the labels of an image."""
     return (image.get("Config") or {}).get("Labels") or {}
 
 
@@ -108,7 +107,6 @@ def build(
 
 
 def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:
-    """Pack files for a build."""
     packed = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in sorted(files.items()):

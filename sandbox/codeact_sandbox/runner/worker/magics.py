@@ -61,7 +61,6 @@ class Magics:
         self._cells = cells
 
     def names(self):
-        """Return the names of all magics, with `%` or `%%`."""
         found = [name.partition("_") for name in dir(self) if name.startswith(("line_", "cell_"))]
         scripts = ["%%" + name for name in SCRIPTS]
         return sorted(("%" if kind == "line" else "%%") + name for kind, _, name in found) + scripts
