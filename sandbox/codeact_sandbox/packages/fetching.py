@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
@@ -29,6 +30,8 @@ from codeact_sandbox.types.host_names import Address, is_address, normalise, to_
 MAX_REDIRECTS = 10
 TIMEOUT_S = 15.0  # without an answer, as in pip
 MAX_REASON = 200
+# Services of clouds that hand out credentials, in networks that are private otherwise.
+_METADATA = {ipaddress.ip_address(text) for text in ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")}
 _IDENTITY = {"Accept-Encoding": "identity", "User-Agent": "autogen-codeact"}
 MAX_SHOWN = 300
 PORTS = {"http": 80, "https": 443}
@@ -171,7 +174,7 @@ class Fetcher:
                 self._context = await asyncio.to_thread(_make_context, self._config)
             verify = self._context
         is_configured = base is None or origin(url) in self._configured or self._is_trusted(url)
-        addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)))
+        addresses = None if is_configured else await self._linked_addresses(httpx.URL(without_user(url)), base or url)
         if addresses is None:
             if bool(verify) not in self._clients:
                 client = httpx.AsyncClient(verify=verify, proxy=self._config.proxy, timeout=TIMEOUT_S)
@@ -181,7 +184,7 @@ class Fetcher:
         async with httpx.AsyncClient(transport=PinnedTransport(addresses, verify), timeout=TIMEOUT_S) as client:
             yield client
 
-    async def _linked_addresses(self, url: httpx.URL) -> list[Address] | None:
+    async def _linked_addresses(self, url: httpx.URL, base: str) -> list[Address] | None:
         """Return the checked addresses of a host that an index has chosen; None if a proxy connects to it."""
         name = url.raw_host.decode("ascii")
         try:
@@ -193,20 +196,38 @@ class Fetcher:
         if proxied and not is_address(host):
             return None
         addresses = await look_up(self._resolve, host, port, self._threads)
+        base_host = urlsplit(base).hostname or ""
         for address in addresses:
             kind = "is the host's own" if is_own_address(address) else why_not_public(address)
-            if kind is not None:
+            if kind is not None and (_is_off_limits(address) or await self._is_public(base_host)):
                 raise Refused(
                     f"it is not followed, because its host has the address {address}, which {kind}; if that is right, add "
                     f"{host} to pip's trusted-host on the host"
                 )
         return None if proxied else addresses[:MAX_ADDRESSES]
 
+    async def _is_public(self, host: str) -> bool:
+        """Return whether a host is on the public Internet: an index that is not may lead to other hosts that are not.
+
+        Mirrors in a private network need that, also to build the image.
+        """
+        try:
+            found = await look_up(self._resolve, normalise(to_ascii(host)), 443, self._threads)
+        except (Refused, ValueError):
+            return True
+        return any(why_not_public(address) is None for address in found)
+
     def _uses_proxy(self, url: httpx.URL) -> bool:
         if self._config.proxy:
             return True
         proxies = urllib.request.getproxies()
         return (url.scheme in proxies or "all" in proxies) and not urllib.request.proxy_bypass(url.host)
+
+
+def _is_off_limits(address: Address) -> bool:
+    """Return whether no page may lead there, wherever its index is."""
+    special = address.is_loopback or address.is_link_local or address.is_multicast
+    return special or address.is_unspecified or address in _METADATA or is_own_address(address)
 
 
 def _make_context(config: PipConfig) -> ssl.SSLContext:
