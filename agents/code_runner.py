@@ -38,7 +38,7 @@ from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from codeact_sandbox import OutputChunk, SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
-from codeact_sandbox.facts import SandboxFacts
+from codeact_sandbox.backends.facts import SandboxFacts
 from codeact_sandbox.host.blocks import combine
 from codeact_sandbox.host.waiting import in_thread
 from codeact_sandbox.tools.approval import ApproveTool

@@ -10,7 +10,7 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.observation import as_execution_result
 from autogen_codeact.agents.text import shorten
-from codeact_sandbox.facts import SandboxFacts, SandboxFiles
+from codeact_sandbox.backends.facts import SandboxFacts, SandboxFiles
 from codeact_sandbox.types.paths import WORKSPACE
 from codeact_sandbox.types.result import written_by_code
 

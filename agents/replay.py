@@ -17,7 +17,7 @@ from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.tools.adapters import run_cancellable
 from codeact_sandbox import Result, SandboxError, ToolAnswer
-from codeact_sandbox.replay import ExternalEffectsError, ReplayWorkspace
+from codeact_sandbox.session.replay import ExternalEffectsError, ReplayWorkspace
 from codeact_sandbox.tools.broker import NotAllowed
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.result import ToolCall

@@ -106,7 +106,7 @@ sandbox() {
             return
         fi
         if ! may_install; then
-            "$bin/python" -c 'from codeact_sandbox.backend_selection import choose_backend; choose_backend(())' 2>&1 | tail -n 1 >&2
+            "$bin/python" -c 'from codeact_sandbox.backends.selection import choose_backend; choose_backend(())' 2>&1 | tail -n 1 >&2
             fail "there is no sandbox on this machine; this script installs one only on Debian and as root"
         fi
         # In a subshell, because a failure exits.
@@ -114,7 +114,7 @@ sandbox() {
             say "Docker can't be started, so bubblewrap is used"
             install bubblewrap
             bubblewrap_works "$bin" || {
-                "$bin/python" -c 'from codeact_sandbox.backend_selection import choose_backend; choose_backend(())' 2>&1 | tail -n 1 >&2
+                "$bin/python" -c 'from codeact_sandbox.backends.selection import choose_backend; choose_backend(())' 2>&1 | tail -n 1 >&2
                 fail "neither Docker nor bubblewrap works on this machine"
             }
             return

@@ -14,7 +14,7 @@ from pydantic_core import core_schema
 
 from autogen_codeact.executors.functions_module import CodeFunction
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from codeact_sandbox.sandbox_pool import SandboxPool
+from codeact_sandbox.session.sandbox_pool import SandboxPool
 from codeact_sandbox.tools.approval import ApproveTool
 from codeact_sandbox.types.option_types import BubblewrapKeywords, DockerKeywords, SandboxKeywords
 from codeact_sandbox.types.options import AutoGenOptions, SandboxOptions

@@ -15,8 +15,8 @@ from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.adapters import run_cancellable
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.executors.tools.policies import loaded
-from codeact_sandbox.async_sandbox import AsyncSandbox
 from codeact_sandbox.host.chunks import OutputChunk
+from codeact_sandbox.session.async_sandbox import AsyncSandbox
 from codeact_sandbox.types.options import SandboxOptions
 from codeact_sandbox.types.run_context import NO_CONTEXT, RunContext
 

@@ -11,7 +11,7 @@ from autogen_codeact.executors.bubblewrap import BubblewrapArguments, Bubblewrap
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from codeact_sandbox import SandboxPool
-from codeact_sandbox.backend_selection import choose_backend
+from codeact_sandbox.backends.selection import choose_backend
 from codeact_sandbox.types.keyword_model import check_names
 from codeact_sandbox.types.option_parsing import merge_options
 from codeact_sandbox.types.options import BackendName

@@ -6,7 +6,7 @@ import tempfile
 import threading
 
 from codeact_sandbox import Sandbox, Secret
-from codeact_sandbox.egress.authority import Authority
+from codeact_sandbox.network.authority import Authority
 
 HOST = "127.0.0.2"  # of this machine; code connects to 127.0.0.1 without the proxy
 CODE = """

@@ -26,7 +26,7 @@ def test_every_page_is_in_the_navigation():
 def test_reference_names_each_public_name():
     site = make_site()
     text = "".join(site.reference(name, packages) for name, packages in site.PACKAGES.items())
-    assert "::: codeact_sandbox.sync_sandbox.Sandbox\n" in text
+    assert "::: codeact_sandbox.session.sync_sandbox.Sandbox\n" in text
     assert "::: codeact_sandbox.types.limits.Limits\n" in text
     assert "::: autogen_codeact.telemetry.instrument\n" in text
 

@@ -11,7 +11,7 @@ from autogen_codeact.executors.tools.base_tool import AutoGenTool, is_tool
 from autogen_codeact.executors.tools.configs import dump_approval, dump_tools, loaded_from
 from codeact_sandbox.tools.mcp_client import McpServer
 from codeact_sandbox.tools.source import ToolSource
-from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.tools.toolset import Toolset
 from codeact_sandbox.types.limits import ToolLimits
 from codeact_sandbox.types.tool import HostToolProtocol, is_host_tool
 

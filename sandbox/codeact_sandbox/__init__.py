@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from codeact_sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from codeact_sandbox.async_sandbox import AsyncSandbox as AsyncSandbox
     from codeact_sandbox.host.chunks import OutputChunk as OutputChunk
-    from codeact_sandbox.sandbox_pool import SandboxPool as SandboxPool
-    from codeact_sandbox.sync_sandbox import Sandbox as Sandbox
+    from codeact_sandbox.session.async_sandbox import AsyncSandbox as AsyncSandbox
+    from codeact_sandbox.session.sandbox_pool import SandboxPool as SandboxPool
+    from codeact_sandbox.session.sync_sandbox import Sandbox as Sandbox
     from codeact_sandbox.tools.approval import ToolApproval as ToolApproval
     from codeact_sandbox.tools.approval import ToolApprovalRequest as ToolApprovalRequest
     from codeact_sandbox.tools.function import HostTool as HostTool
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from codeact_sandbox.types.tool import ToolImage as ToolImage
 
 _NAMES = {
-    "codeact_sandbox.async_sandbox": "AsyncSandbox",
+    "codeact_sandbox.session.async_sandbox": "AsyncSandbox",
     "codeact_sandbox.host.chunks": "OutputChunk",
-    "codeact_sandbox.sandbox_pool": "SandboxPool",
-    "codeact_sandbox.sync_sandbox": "Sandbox",
+    "codeact_sandbox.session.sandbox_pool": "SandboxPool",
+    "codeact_sandbox.session.sync_sandbox": "Sandbox",
     "codeact_sandbox.tools.approval": "ToolApproval ToolApprovalRequest",
     "codeact_sandbox.tools.function": "HostTool",
     "codeact_sandbox.tools.mcp_client": "McpServer",

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from codeact_sandbox.async_sandbox import AsyncSandbox
 from codeact_sandbox.backends.docker.engine import connect
 from codeact_sandbox.backends.docker.image_requests import find_image
+from codeact_sandbox.session.async_sandbox import AsyncSandbox
 from codeact_sandbox.types.options import DEFAULT_IMAGE
 from tests.sandbox.bubblewrapped import open_folder
-from tests.sandbox.egress.servers import Hosts, hosts_in
+from tests.sandbox.network.servers import Hosts, hosts_in
 
 from .canaries import Canaries
 from .engine_proxy import EngineProxy, engine_proxy

@@ -2,7 +2,7 @@
 
 import socket
 
-from tests.sandbox.egress.servers import Server
+from tests.sandbox.network.servers import Server
 
 from .subject import Subject
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
-from codeact_sandbox.async_sandbox import AsyncSandbox
-from tests.sandbox.egress.servers import Hosts, answer, echo_request, read_request
+from codeact_sandbox.session.async_sandbox import AsyncSandbox
+from tests.sandbox.network.servers import Hosts, answer, echo_request, read_request
 from tests.sandbox.sandboxes import run
 
 from .canaries import Canaries, host_addresses

@@ -10,7 +10,7 @@ import pytest
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.journal import digest
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from tests.sandbox.egress.servers import answer, read_request
+from tests.sandbox.network.servers import answer, read_request
 from tests.sandbox.sandboxes import out, run
 
 from ..agents.support import scripted

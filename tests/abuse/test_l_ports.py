@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from codeact_sandbox import AsyncSandbox
-from codeact_sandbox.egress.channels import MAX_CHANNELS
+from codeact_sandbox.network.channels import MAX_CHANNELS
 
 ECHO, FULL, DEAF, FLOOD, RESET = range(8001, 8006)
 SERVER = f"""

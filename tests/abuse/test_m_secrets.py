@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from codeact_sandbox import Secret
-from tests.sandbox.egress.servers import Hosts, Server, answer, read_request
+from tests.sandbox.network.servers import Hosts, Server, answer, read_request
 
 from .reaching import ASK, LOOPBACK, allowed
 from .subject import Subject, each_engine, one_kind

@@ -21,9 +21,9 @@ from PIL import Image, PngImagePlugin
 from autogen_codeact.batch.ray_worker import PART_BYTES, Folders
 from autogen_codeact.executors import AllowTools
 from codeact_sandbox import McpServer
-from codeact_sandbox.egress.secrets import MAX_HEAD, Secrets
 from codeact_sandbox.host.protocol import unpack
 from codeact_sandbox.integrations.notebook_magics import _safe
+from codeact_sandbox.network.secrets import MAX_HEAD, Secrets
 from codeact_sandbox.runner.worker import value_codec
 from codeact_sandbox.tools.approval import ToolApproval, ToolApprovalRequest, matches
 from codeact_sandbox.tools.call_files import CallFiles, FileBudget

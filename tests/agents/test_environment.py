@@ -13,8 +13,8 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.environment import MAX_CHARS, describe_environment
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox import facts as facts_module
-from codeact_sandbox.facts import SandboxFacts, SandboxFiles
+from codeact_sandbox.backends import facts as facts_module
+from codeact_sandbox.backends.facts import SandboxFacts, SandboxFiles
 from codeact_sandbox.host.connection import Reply
 from codeact_sandbox.host.protocol import VERSION, Hello
 from tests.agents.codeact import python

@@ -16,8 +16,8 @@ from codeact_sandbox import (
     SandboxProtocolError,
     Unsupported,
 )
-from codeact_sandbox.egress.channels import FIRST_OF_HOST
-from codeact_sandbox.ports import Forward, Ports
+from codeact_sandbox.network.channels import FIRST_OF_HOST
+from codeact_sandbox.session.ports import Forward, Ports
 from tests.sandbox.host.test_frames import HELLO, message, raw, sandbox
 from tests.sandbox.test_exec import KINDS
 

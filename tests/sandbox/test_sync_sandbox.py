@@ -20,7 +20,7 @@ from codeact_sandbox import (
     OutputChunk,
     Result,
 )
-from codeact_sandbox.sandbox_pool import SandboxPool
+from codeact_sandbox.session.sandbox_pool import SandboxPool
 from tests import processes
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")

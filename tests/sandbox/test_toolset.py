@@ -9,7 +9,7 @@ import pytest
 from codeact_sandbox import AsyncSandbox, ToolApproval, ToolApprovalRequest, ToolSource
 from codeact_sandbox.tools import source
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
-from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.tools.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol, ToolAnswer
 
 

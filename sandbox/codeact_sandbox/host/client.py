@@ -24,8 +24,8 @@ from codeact_sandbox.types.environment import interpreter_variables
 from codeact_sandbox.types.errors import SandboxError, SandboxStartError, SandboxTimeout
 
 if TYPE_CHECKING:
-    from codeact_sandbox.egress.channels import Channels
-    from codeact_sandbox.egress.gateway import Gateway
+    from codeact_sandbox.network.channels import Channels
+    from codeact_sandbox.network.gateway import Gateway
 
 KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from codeact_sandbox import AsyncSandbox, Sandbox, SandboxError
+from codeact_sandbox.backends.leftovers import local_leftovers
 from codeact_sandbox.backends.owner import Leftover
-from codeact_sandbox.leftovers import local_leftovers
 from codeact_sandbox.tools.mcp_client import read_servers
 from codeact_sandbox.types.filenames import printable_text
 

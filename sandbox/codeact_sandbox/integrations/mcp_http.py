@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from codeact_sandbox import AsyncSandbox
-from codeact_sandbox.keyed_sandboxes import KeyedSandboxes
+from codeact_sandbox.session.keyed_sandboxes import KeyedSandboxes
 
 PATH = "/mcp"
 MAX_SESSIONS, IDLE_S = 8, 600.0

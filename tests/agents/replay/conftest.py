@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
-from codeact_sandbox.async_sandbox import AsyncSandbox
+from codeact_sandbox.session.async_sandbox import AsyncSandbox
 from tests.agents.replay.support import Make
-from tests.sandbox.egress.servers import Hosts, hosts_in
+from tests.sandbox.network.servers import Hosts, hosts_in
 
 ENGINES = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
 

@@ -12,8 +12,8 @@ import pytest
 from autogen_codeact.agents import CodeActAgent
 from tests.agents.replay.support import DIFFERENT, DOUBLE, NOT_THERE, Make, contents, run_turn
 from tests.agents.support import scripted
-from tests.sandbox.egress.servers import Hosts, answer, read_request
-from tests.sandbox.packages.conftest import configure, make_index, served
+from tests.sandbox.network.packages.conftest import configure, make_index, served
+from tests.sandbox.network.servers import Hosts, answer, read_request
 from tests.sandbox.sandboxes import out
 
 pytestmark = pytest.mark.slow

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from codeact_sandbox.backends.leftovers import remove_leftovers_in_background
 from codeact_sandbox.files.temporary_folder import (
     PREFIX,
     abandoned_folders,
     owner_of,
     remove_abandoned,
 )
-from codeact_sandbox.leftovers import remove_leftovers_in_background
 
 MAKE = """
 import os, sys, tempfile

@@ -16,8 +16,8 @@ from autogen_codeact.executors import (
     SandboxNotStarted,
     SandboxTimeout,
 )
-from codeact_sandbox.async_sandbox import LOST
 from codeact_sandbox.host.client import RunnerClient
+from codeact_sandbox.session.async_sandbox import LOST
 from codeact_sandbox.types.tool import ToolAnswer
 from tests.abuse.test_h_cancel import CancelAt
 from tests.sandbox.pool.pooled import alive, name_of, ready_names, signal_idle, until

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from codeact_sandbox import AsyncSandbox, SandboxError, SandboxPool
-from codeact_sandbox.keyed_sandboxes import KeyedSandboxes
+from codeact_sandbox.session.keyed_sandboxes import KeyedSandboxes
 from tests.sandbox.pool.pooled import until
 
 

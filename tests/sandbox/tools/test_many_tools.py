@@ -14,7 +14,7 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from codeact_sandbox import AsyncSandbox, HostTool, ToolAnswer, ToolApproval, ToolApprovalRequest, ToolSource
 from codeact_sandbox.tools.schema_tool import SchemaHostTool
 from codeact_sandbox.tools.search import ToolSearch, are_many
-from codeact_sandbox.toolset import Toolset
+from codeact_sandbox.tools.toolset import Toolset
 from codeact_sandbox.types.tool import HostToolProtocol
 from tests.agents.codeact import python
 from tests.agents.support import scripted

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from codeact_sandbox.backends.docker.image import resolve_image
 from codeact_sandbox.backends.docker.image_requests import Progress
 from codeact_sandbox.backends.docker.launcher import DockerLauncher
-from codeact_sandbox.egress.gateway import Gateway
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import RunnerSettings
+from codeact_sandbox.network.gateway import Gateway
 from codeact_sandbox.types.filenames import printable
 from codeact_sandbox.types.limits import MOST_DEFAULT_MEMORY
 from codeact_sandbox.types.options import DockerOptions

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from codeact_sandbox.backends.docker.launcher import DockerLauncher
-from codeact_sandbox.egress.connection_log import ConnectionLog
-from codeact_sandbox.egress.gateway import Gateway
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.protocol import RunnerSettings
-from codeact_sandbox.packages.index import PackageIndex
-from codeact_sandbox.packages.pip_config import PipConfig
+from codeact_sandbox.network.connection_log import ConnectionLog
+from codeact_sandbox.network.gateway import Gateway
+from codeact_sandbox.network.package_index import PackageIndex
+from codeact_sandbox.network.pip_config import PipConfig
 from codeact_sandbox.types.options import DockerOptions
 from codeact_sandbox.types.paths import WORKSPACE
 

@@ -1,0 +1,1 @@
+"""A sandbox as its caller uses it: blocks, branches, replay, ports, pools."""
