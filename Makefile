@@ -57,7 +57,7 @@ test-fast: $(VENV)/.installed ## tests of the folders that need no Docker engine
 
 check: lint types test ## the checks of a change: ruff, mypy strict, tests
 
-lint: $(VENV)/.installed ## ruff
+lint: $(VENV)/.installed size ## ruff, and the size budgets
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 size: ## how large product, tests, docs and benchmarks are; fails above a budget

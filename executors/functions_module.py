@@ -47,7 +47,9 @@ def _source(function: Any, name: str) -> str:
             f"`{name}` is a {type(function).__name__} without source to send; give a function made with `def`."
         )
     try:
-        (definition,) = ast.parse(_at_margin(inspect.getsource(function))).body
+        source = inspect.getsource(function)
+        # Not dedented: that would change strings of several lines.
+        (definition,) = ast.parse(f"if True:\n{source}" if source[:1] in {" ", "\t"} else source).body
     except (OSError, SyntaxError, ValueError):
         raise ValueError(
             f"The source of `{name}` can't be found; define it in a file, or use FunctionWithRequirements.from_str."
@@ -58,11 +60,6 @@ def _source(function: Any, name: str) -> str:
         raise ValueError(f"The source of `{name}` has no function of that name; give a plain function made with `def`.")
     definition.decorator_list = []
     return ast.unparse(definition)
-
-
-def _at_margin(source: str) -> str:
-    # Not dedented: that would change strings of several lines.
-    return f"if True:\n{source}" if source[:1] in {" ", "\t"} else source
 
 
 def _import_line(wanted: str | Alias | ImportFromModule) -> str:

@@ -333,7 +333,10 @@ class Team(OwnProvider, BaseTeam, Component[TeamConfig]):
             self._ended_by_itself = False
             if token is not None:
                 run.stop_with(token)
-            timer = run.limit_seconds(lambda: self._only_teams(run), self._turn_grace_s)
+            timer = run.limit_seconds(
+                lambda: bool(run.turns) and all(isinstance(self._by_name[name], Team) for name in run.turns),
+                self._turn_grace_s,
+            )
             driver = asyncio.create_task(self._loop(run))
             driver.add_done_callback(run.loop_ended)
             try:
@@ -350,9 +353,6 @@ class Team(OwnProvider, BaseTeam, Component[TeamConfig]):
         if run.error is not None:
             raise run.error
         yield TaskResult(messages=run.messages, stop_reason=run.reason)
-
-    def _only_teams(self, run: Run) -> bool:
-        return bool(run.turns) and all(isinstance(self._by_name[name], Team) for name in run.turns)
 
     async def _interrupt(self, run: Run, driver: asyncio.Task[str | None]) -> None:
         """End what is under way, and undo it; what a second cancellation leaves, the next run does."""

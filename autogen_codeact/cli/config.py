@@ -49,12 +49,10 @@ def fill(options: dict[str, Any], is_given: Callable[[str], bool]) -> None:
     for name, value in found.items():
         if name in options and not is_given(name):
             options[name] = value
-    if not is_given("base_url") and _has_own_server(options.get("spec", "")):
+    model = options.get("spec", "")
+    has_own_server = model.startswith(REPLAY) or model.endswith(".json") or without_prefix(model)[0]
+    if has_own_server and not is_given("base_url"):
         options["base_url"] = None
-
-
-def _has_own_server(model: str) -> bool:
-    return model.startswith(REPLAY) or model.endswith(".json") or without_prefix(model)[0]
 
 
 def _read() -> dict[str, Any]:

@@ -130,7 +130,15 @@ class RunPrinter:
         self.answer = last.content if self._answered else None
         if "answered_by" not in last.metadata:  # code can give code as its answer
             blocks = json.loads(last.metadata.get("not_run", "[]"))
-            self._not_run = sorted({each["language"] or each["reason"] for each in blocks if _is_to_run(each)})
+            # Code that could run, or is of a language that sandboxes may have.
+            self._not_run = sorted(
+                {
+                    each["language"] or each["reason"]
+                    for each in blocks
+                    if each["reason"] in COULD_RUN
+                    or (each["reason"] == "language" and find_language(each["language"]) is not None)
+                }
+            )
             self._cut_off, self._too_long = is_cut_off(last.content), "cut_off" in last.metadata
 
     async def _is_final(self, last: TextMessage) -> bool:
@@ -138,13 +146,6 @@ class RunPrinter:
             final_word = FinalWordTermination("TERMINATE", sources=["coder"], languages=LANGUAGES)
             return await final_word([last]) is not None
         return "stopped" not in last.metadata
-
-
-def _is_to_run(block: dict[str, str]) -> bool:
-    """Return whether code in an answer was to be run: it could, or it is of a language that sandboxes may have."""
-    return block["reason"] in COULD_RUN or (
-        block["reason"] == "language" and find_language(block["language"]) is not None
-    )
 
 
 def run_task(job: RunJob, end: LastJsonLine, progress: Progress) -> int:

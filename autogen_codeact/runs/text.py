@@ -93,13 +93,11 @@ def count(value: object) -> int:
 
 def words(content: Any) -> str:
     """Return the text of a message's content."""
-    if isinstance(content, list) and all(isinstance(each, str) or _is_image(each) for each in content):
+    if isinstance(content, list) and all(
+        isinstance(each, str) or (isinstance(each, dict) and "data" in each) for each in content
+    ):
         return "\n".join(each if isinstance(each, str) else "[image]" for each in content)
     return content if isinstance(content, str) else json_text(content, 1) if content is not None else ""
-
-
-def _is_image(value: Any) -> bool:
-    return isinstance(value, dict) and "data" in value
 
 
 def words_beside_code(text: str, codes: Collection[str]) -> str:

@@ -78,7 +78,10 @@ def write_stub(
     *,
     rich_result: str = "",
 ) -> Stub:
-    ordered = _ordered(parameters)
+    # Those without a default come first, as Python requires, unless they are passed by keyword only.
+    ordered = sorted(
+        parameters, key=lambda each: (each.kind, each.kind != _KINDS.KEYWORD_ONLY and each.default is not None)
+    )
     text = "\n\n".join(filter(None, [_with_parameters(description, ordered), *dict.fromkeys(classes)]))
     is_bytes = result in ("bytes", "bytes | None")
     if result is not None and not is_bytes:
@@ -119,13 +122,6 @@ def _parameter(key: str, schema: Mapping[str, Any], texts: TypeTexts, *, needed:
         values=(default,),
         omitted=not needed and default is None and ("default" not in schema or not is_nullable(text)),
         description=note_of(schema),
-    )
-
-
-def _ordered(parameters: Sequence[Parameter]) -> list[Parameter]:
-    """Sort those without a default before the others, as Python requires, unless they are passed by keyword only."""
-    return sorted(
-        parameters, key=lambda each: (each.kind, each.kind != _KINDS.KEYWORD_ONLY and each.default is not None)
     )
 
 

@@ -118,14 +118,14 @@ class Session:
         """Return the checkpoint requested ahead; request another if there is none, it has died, or memory is short."""
         checkpoint, self._next_checkpoint = self._next_checkpoint, None
         if checkpoint is not None:
-            if checkpoint.is_awaited or (checkpoint.is_connected() and self._has_memory_for_checkpoint()):
+            # Memory may have filled since it was taken.
+            memory = self.supervisor.config.get("memory_bytes")
+            if checkpoint.is_awaited or (
+                checkpoint.is_connected() and not checkpoint_fork.why_too_large(memory, self.worker.pid)
+            ):
                 return checkpoint
             checkpoint.drop()
         return checkpoints.request_checkpoint(self.worker, ahead=True)
-
-    def _has_memory_for_checkpoint(self):
-        """Return whether a checkpoint can be kept: memory may have filled since it was taken."""
-        return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
 
     def restore_after_shell(self, on_done):
         """Replace an interpreter that a shell block has ended, by the checkpoint taken ahead or else by an empty one."""

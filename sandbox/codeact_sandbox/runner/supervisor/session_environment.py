@@ -53,7 +53,8 @@ class SessionEnvironment:
         before = {name: value for name, value in os.environ.items() if name not in self._shared["unset"]}
         before.update(self._shared["environment"])
         # An empty list means that the shell could not list its variables. What a shell can't name, it can't have unset.
-        unset = [name for name in before if name not in after and _is_shell_name(name)] if after else []
+        kept = {*after, *SHELL_VARIABLES}
+        unset = [name for name in before if name not in kept and NAME.fullmatch(name)] if after else []
         changed = {name: value for name, value in after.items() if before.get(name) != value}
         cwd = os.fsdecode(cwd.rstrip(b"\n"))
         fits = _merge(self._shared, cwd, changed, unset)
@@ -70,10 +71,6 @@ def check(report):
         "unset": [name for name in unset if _is_name(name)],
         "cwd": cwd if _is_text(cwd) and cwd else None,
     }
-
-
-def _is_shell_name(name):
-    return NAME.fullmatch(name) and name not in SHELL_VARIABLES
 
 
 def _is_name(text):

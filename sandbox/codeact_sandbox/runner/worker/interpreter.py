@@ -57,18 +57,15 @@ class ScriptInterpreter:
         if (
             outcome.error
             and outcome.error["type"] == "SyntaxError"
-            and _looks_like_a_cell(code, outcome.error["message"])
+            and (
+                outcome.error["message"].startswith(("'await' outside", "asynchronous comprehension outside"))
+                or cell_text.is_special(code.decode("utf-8", "replace").lstrip(" \t"))
+            )
         ):
             execution.print_error(
                 "In process mode a block is a script. `!`, `%` and `await` outside of a function need a session.\n"
             )
         return outcome
-
-
-def _looks_like_a_cell(code, message):
-    return message.startswith(("'await' outside", "asynchronous comprehension outside")) or cell_text.is_special(
-        code.decode("utf-8", "replace").lstrip(" \t")
-    )
 
 
 class SessionInterpreter:
