@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from tests.cases import case
 from tests.cli.support import codeact
 
 
@@ -23,23 +22,20 @@ def test_a_task_without_quotes_is_an_error_that_says_so():
     assert "extra argument(s) (is 2+2). Put text with spaces in quotes." in codeact("run", "what", "is", "2+2").err
 
 
-def test_help_and_usage_errors_import_nothing_slow():
-    for arguments in [["--help"], ["run", "--help"], ["--version"], ["bogus"]]:
-        with case(arguments):
-            script = (
-                "import atexit, sys\n"
-                "from autogen_codeact.cli.main import main\n"
-                f"sys.argv = ['codeact', *{arguments}]\n"
-                "slow = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
-                "         'autogen_codeact.executors', 'autogen_codeact.agents', 'autogen_codeact.teams'}\n"
-                "atexit.register(lambda: print('slow:', sorted(slow & set(sys.modules))))\n"
-                "main()\n"
-            )
-            done = subprocess.run(
-                [sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False
-            )
-            assert done.returncode in {0, 2}
-            assert done.stdout.splitlines()[-1] == "slow: []"
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["bogus"]])
+def test_help_and_usage_errors_import_nothing_slow(arguments):
+    script = (
+        "import atexit, sys\n"
+        "from autogen_codeact.cli.main import main\n"
+        f"sys.argv = ['codeact', *{arguments}]\n"
+        "slow = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
+        "         'autogen_codeact.executors', 'autogen_codeact.agents', 'autogen_codeact.teams'}\n"
+        "atexit.register(lambda: print('slow:', sorted(slow & set(sys.modules))))\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode in {0, 2}
+    assert done.stdout.splitlines()[-1] == "slow: []"
 
 
 @pytest.mark.parametrize("env", [{"CODEACT_PLAIN": "1"}, {"TERM": "dumb"}])

@@ -7,7 +7,6 @@ from autogen_codeact.cli.model_servers import GEMINI, OLLAMA, OPENAI, server_add
 from autogen_codeact.cli.models import advice_for, key_for, open_model
 from autogen_codeact.cli.output import CommandError
 from autogen_codeact.runs.errors import RunError
-from tests.cases import case
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -31,8 +30,9 @@ def opened(spec, **options):
     return config["model"], config.get("base_url"), config["api_key"].get_secret_value()
 
 
-def test_name_stands_for_a_server_and_a_key():
-    for spec, expected in [
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
         ("gpt-4o", ("gpt-4o", None, "sk-openai")),
         ("claude-x", ("claude-x", None, "sk-anthropic")),
         ("Llama-x", ("Llama-x", None, "sk-llama")),
@@ -42,9 +42,10 @@ def test_name_stands_for_a_server_and_a_key():
         ("gemini/x", ("x", "https://generativelanguage.googleapis.com/v1beta/openai", "sk-gemini")),
         ("ollama/qwen/coder:7b", ("qwen/coder:7b", "http://127.0.0.1:11434/v1", "none")),
         ("lmstudio/qwen3", ("qwen3", "http://127.0.0.1:1234/v1", "none")),
-    ]:
-        with case(spec, expected):
-            assert opened(spec) == expected
+    ],
+)
+def test_name_stands_for_a_server_and_a_key(spec, expected):
+    assert opened(spec) == expected
 
 
 def test_with_base_url_a_name_is_sent_as_it_is():
@@ -62,17 +63,19 @@ def test_server_of_a_prefix_can_be_changed_by_its_variable(monkeypatch):
     assert opened("ollama/x") == ("x", "http://gpu:11434/v1", "sk-ollama")
 
 
-def test_ollama_host_has_the_forms_that_ollama_takes():
-    for host, address in [
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
         ("", "http://127.0.0.1:11434/v1"),
         ("0.0.0.0", "http://127.0.0.1:11434/v1"),
         (":5000", "http://127.0.0.1:5000/v1"),
         ("http://gpu/", "http://gpu/v1"),
         ("https://gpu.example.com/ollama/", "https://gpu.example.com/ollama/v1"),
         ("https://gpu.example.com/v1", "https://gpu.example.com/v1"),
-    ]:
-        with case(host, address):
-            assert server_address(OLLAMA, {"OLLAMA_HOST": host}) == address
+    ],
+)
+def test_ollama_host_has_the_forms_that_ollama_takes(host, address):
+    assert server_address(OLLAMA, {"OLLAMA_HOST": host}) == address
 
 
 def test_invalid_ollama_host_is_reported():
@@ -100,18 +103,17 @@ def test_unknown_model_of_anthropic_is_asked_for_json_in_words():
     assert (info["vision"], info["json_output"], info["structured_output"]) == (True, False, False)
 
 
-def test_invalid_address_is_an_error():
-    for url in ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http:///v1"]:
-        with case(url):
-            with pytest.raises(CommandError) as caught:
-                open_model(ModelChoice("gpt-4o", base_url=url))
-            assert str(caught.value) == f"--base-url {url} is not an address: it begins with http:// or https://"
+@pytest.mark.parametrize("url", ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http:///v1"])
+def test_invalid_address_is_an_error(url):
+    with pytest.raises(CommandError) as caught:
+        open_model(ModelChoice("gpt-4o", base_url=url))
+    assert str(caught.value) == f"--base-url {url} is not an address: it begins with http:// or https://"
 
 
-def test_invalid_timeout_is_an_error():
-    for seconds in [0, -1, float("nan"), float("inf")]:
-        with case(seconds), pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
-            open_model(ModelChoice("gpt-4o", timeout_s=seconds))
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_invalid_timeout_is_an_error(seconds):
+    with pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
+        open_model(ModelChoice("gpt-4o", timeout_s=seconds))
 
 
 def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):

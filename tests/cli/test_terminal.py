@@ -4,11 +4,11 @@ import pytest
 
 from autogen_codeact.cli.output import printable
 from autogen_codeact.cli.terminal import AnswerPrinter, Terminal, format_size, shorten
-from tests.cases import case
 
 
-def test_printable_escapes_control_and_invisible_characters():
-    for text, shown in [
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
         ("plain\ttext\n", "plain\ttext\n"),
         ("\x1b[1;31mred\x1b[0m", "red"),
         ("\x1b]52;c;cGF5\x07", r"\x1b]52;c;cGF5\x07"),
@@ -17,15 +17,17 @@ def test_printable_escapes_control_and_invisible_characters():
         ("a\u202eb\u2066c", r"a\u202eb\u2066c"),
         ("zero\u200bwidth \ud800", r"zero\u200bwidth \ud800"),
         ("naïve 数 \u3000 \xa0 👩\u200d🔬", "naïve 数 \u3000 \xa0 👩\u200d🔬"),
-    ]:
-        with case(text, shown):
-            assert printable(text) == shown
+    ],
+)
+def test_printable_escapes_control_and_invisible_characters(text, shown):
+    assert printable(text) == shown
 
 
-def test_format_size():
-    for size, shown in [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (18_700, "19 kB"), (498_000_000, "498 MB")]:
-        with case(size, shown):
-            assert format_size(size) == shown
+@pytest.mark.parametrize(
+    ("size", "shown"), [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (18_700, "19 kB"), (498_000_000, "498 MB")]
+)
+def test_format_size(size, shown):
+    assert format_size(size) == shown
 
 
 def test_shorten_keeps_head_and_tail():
@@ -35,8 +37,9 @@ def test_shorten_keeps_head_and_tail():
     assert shorten("a\nb", 10) == "a\nb"
 
 
-def test_output_in_parts_is_escaped_as_a_whole_and_ends_with_a_line_break(capsys):
-    for pieces, shown in [
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
         (["a\n", "b"], "a\nb\n"),
         (["a\x1b[3", "1mred\x1b", "[0m\r", "\nend\n"], "ared\nend\n"),
         (["a\r"], "a\n"),
@@ -46,14 +49,15 @@ def test_output_in_parts_is_escaped_as_a_whole_and_ends_with_a_line_break(capsys
         (["a\tb", "", ""], "a\tb\n"),
         ([""], ""),
         ([], ""),
-    ]:
-        with case(pieces, shown):
-            terminal = Terminal()
-            for _ in range(2):
-                for piece in pieces:
-                    terminal.output(piece)
-                terminal.end_output()
-            assert capsys.readouterr().out == shown * 2
+    ],
+)
+def test_output_in_parts_is_escaped_as_a_whole_and_ends_with_a_line_break(capsys, pieces, shown):
+    terminal = Terminal()
+    for _ in range(2):
+        for piece in pieces:
+            terminal.output(piece)
+        terminal.end_output()
+    assert capsys.readouterr().out == shown * 2
 
 
 class Screen:

@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import pytest
+
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.runs import recorded, view
@@ -28,7 +30,6 @@ from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer.steps import RunSteps
 from codeact_sandbox.types.result import ErrorInfo
-from tests.cases import case
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
 from .runs import model, python
@@ -108,28 +109,27 @@ def test_header_sums_up_the_run(rich_run):
     }
 
 
-def test_a_log_that_grows_gives_the_same_steps_as_a_whole_one(rich_run, tmp_path_factory):
-    for piece in [1, 1000, 100_000]:
-        with case(piece):
-            tmp_path = tmp_path_factory.mktemp("case")
-            whole = (rich_run / "events.jsonl").read_bytes()
-            folder = tmp_path / "rich"
-            shutil.copytree(rich_run, folder)
-            # By bytes only over its beginning: each reading opens the file.
-            first = whole.index(b"\n") + 1
-            places = range(first, first + 300) if piece == 1 else range(first, len(whole), piece)
-            (folder / "events.jsonl").write_bytes(whole[:first])
-            run = RunSteps(folder)
-            run.view.live = True
-            with open(folder / "events.jsonl", "ab", buffering=0) as log:
-                done = first
-                for place in [*places, len(whole)]:
-                    log.write(whole[done:place])
-                    done = place
-                    for line in run.view._tail.read(follow=True):
-                        run.view.add(line)
-            run.view.live = False
-            assert steps(run) == steps(read(rich_run))
+@pytest.mark.parametrize("piece", [1, 1000, 100_000])
+def test_a_log_that_grows_gives_the_same_steps_as_a_whole_one(rich_run, tmp_path_factory, piece):
+    tmp_path = tmp_path_factory.mktemp("case")
+    whole = (rich_run / "events.jsonl").read_bytes()
+    folder = tmp_path / "rich"
+    shutil.copytree(rich_run, folder)
+    # By bytes only over its beginning: each reading opens the file.
+    first = whole.index(b"\n") + 1
+    places = range(first, first + 300) if piece == 1 else range(first, len(whole), piece)
+    (folder / "events.jsonl").write_bytes(whole[:first])
+    run = RunSteps(folder)
+    run.view.live = True
+    with open(folder / "events.jsonl", "ab", buffering=0) as log:
+        done = first
+        for place in [*places, len(whole)]:
+            log.write(whole[done:place])
+            done = place
+            for line in run.view._tail.read(follow=True):
+                run.view.add(line)
+    run.view.live = False
+    assert steps(run) == steps(read(rich_run))
 
 
 async def test_code_that_was_not_approved_is_a_denied_block(bubblewrap, tmp_path):
@@ -318,8 +318,9 @@ def test_damaged_lines_are_one_gap_and_the_rest_is_there(tmp_path):
     assert kinds(run)[-1] == ("end", None, "completed")
 
 
-def test_malformed_event_costs_at_most_its_own_step(tmp_path_factory):
-    for place, change in [
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
         (4, {"number": float("inf")}),
         (4, {"agent": "\ud800\u202e" + "x" * 100_000}),
         (5, {"number": float("nan")}),
@@ -330,19 +331,20 @@ def test_malformed_event_costs_at_most_its_own_step(tmp_path_factory):
         (9, {"outcome": "\ud800", "duration_s": 1e999}),
         (7, {"monotonic": 10**400, "time": "\u202e"}),
         (7, {"message": {"type": ["x"], "source": {}}}),
-    ]:
-        with case(place, change):
-            tmp_path = tmp_path_factory.mktemp("case")
-            content = lines(whole_run())
-            content[place] = json.dumps(json.loads(content[place]) | change).encode() + b"\n"
-            run = read(write_log(tmp_path / "run", content))
-            shown = json.dumps([run.header(), run.summaries(1, len(run)), steps(run)], allow_nan=False)
-            assert "\\ud800" not in shown.replace("\\\\ud800", "")
-            assert "\\u202e" not in shown.replace("\\\\u202e", "")
-            assert len(shown) < 50_000
-            last = "gap" if "outcome" in change else "end"  # an end that is none is not believed
-            assert [kinds(run)[0][0], kinds(run)[-1][0]] == ["task", last]
-            assert run.search("nothing", range(1, len(run) + 1)) == []
+    ],
+)
+def test_malformed_event_costs_at_most_its_own_step(tmp_path_factory, place, change):
+    tmp_path = tmp_path_factory.mktemp("case")
+    content = lines(whole_run())
+    content[place] = json.dumps(json.loads(content[place]) | change).encode() + b"\n"
+    run = read(write_log(tmp_path / "run", content))
+    shown = json.dumps([run.header(), run.summaries(1, len(run)), steps(run)], allow_nan=False)
+    assert "\\ud800" not in shown.replace("\\\\ud800", "")
+    assert "\\u202e" not in shown.replace("\\\\u202e", "")
+    assert len(shown) < 50_000
+    last = "gap" if "outcome" in change else "end"  # an end that is none is not believed
+    assert [kinds(run)[0][0], kinds(run)[-1][0]] == ["task", last]
+    assert run.search("nothing", range(1, len(run) + 1)) == []
 
 
 def test_block_with_very_many_calls_is_shown_without_reading_them_all(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,13 @@ from codeact_sandbox.network.connector import Connector, is_own_address
 from codeact_sandbox.types.allowed_domains import Policy, Refused, parse_entry
 from codeact_sandbox.types.host_names import normalise
 from tests.abuse.canaries import host_addresses
-from tests.cases import case
 from tests.sandbox.network.servers import echo_request, hosts_in
 
 
 class TestHosts:
-    def test_hosts_are_normalised(self) -> None:
-        cases = [
+    @pytest.mark.parametrize(
+        ("written", "compared"),
+        [
             ("api.example.com", "api.example.com"),
             ("API.Example.COM.", "api.example.com"),
             ("xn--bcher-kva.example", "xn--bcher-kva.example"),
@@ -28,28 +29,65 @@ class TestHosts:
             ("192.0.2.1.", "192.0.2.1"),
             ("[2001:DB8:0:0::1]", "2001:db8::1"),
             ("[::ffff:10.0.0.1]", str(ipaddress.ip_address("::ffff:10.0.0.1"))),  # another text in Python 3.13
-        ]
-        for written, compared in cases:
-            with case(written):
-                assert normalise(written) == compared
+        ],
+    )
+    def test_hosts_are_normalised(self, written: Any, compared: Any) -> None:
+        assert normalise(written) == compared
 
-    def test_malformed_hosts_are_refused(self) -> None:
-        cases = [
-            "", ".", "..", "a..b", ".a", "a.b..", "evil\0.ok.example", "a b", "a\tb", "a\n.example", "a/b", "a%00b", "a@b",
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "",
+            ".",
+            "..",
+            "a..b",
+            ".a",
+            "a.b..",
+            "evil\0.ok.example",
+            "a b",
+            "a\tb",
+            "a\n.example",
+            "a/b",
+            "a%00b",
+            "a@b",
             "-a.example",
-            "a-.example", "a" * 64 + ".example", ".".join(["abcdefgh"] * 29), "*.example", "bücher.example", "\u2100.example",
-            "a\u3002example", "ok.example:443", "2001:db8::1", "[::1", "::1]", "[::1%eth0]", "[fe80::1%25eth0]", "[]", "[::1].",
-            "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "127.1", "127.0.0.01", "1.2.3.4.5", "256.1.1.1",
-            "ok.example.1", "0x", "1.0x",
-        ]  # fmt: skip
-        for host in cases:
-            with case(host), pytest.raises(ValueError, match=r"not the name|not an IPv|not ASCII|has a zone"):
-                normalise(host)
+            "a-.example",
+            "a" * 64 + ".example",
+            ".".join(["abcdefgh"] * 29),
+            "*.example",
+            "bücher.example",
+            "\u2100.example",
+            "a\u3002example",
+            "ok.example:443",
+            "2001:db8::1",
+            "[::1",
+            "::1]",
+            "[::1%eth0]",
+            "[fe80::1%25eth0]",
+            "[]",
+            "[::1].",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.0.0.1",
+            "0177.0.0.1",
+            "127.1",
+            "127.0.0.01",
+            "1.2.3.4.5",
+            "256.1.1.1",
+            "ok.example.1",
+            "0x",
+            "1.0x",
+        ],
+    )
+    def test_malformed_hosts_are_refused(self, host: Any) -> None:
+        with pytest.raises(ValueError, match=r"not the name|not an IPv|not ASCII|has a zone"):
+            normalise(host)
 
 
 class TestEntries:
-    def test_entries_match_whole_labels_and_their_ports(self) -> None:
-        cases = [
+    @pytest.mark.parametrize(
+        ("entry", "host", "port", "allowed"),
+        [
             ("api.example.com", "api.example.com", 443, True),
             ("api.example.com", "api.example.com", 80, True),
             ("api.example.com", "api.example.com", 8443, False),
@@ -71,17 +109,18 @@ class TestEntries:
             ("[2001:db8::7]", "2001:db8::7", 80, True),
             ("git.corp.example in 10.2.0.0/16", "git.corp.example", 443, True),
             ("git.corp.example:22 in 10.2.0.0/16", "git.corp.example", 443, False),
-        ]
-        for entry, host, port, allowed in cases:
-            with case(entry):
-                if entry == "*.1":
-                    with pytest.raises(ValueError, match="not an IPv4 address"):
-                        parse_entry(entry)
-                    continue
-                assert parse_entry(entry).matches(host, port) is allowed
+        ],
+    )
+    def test_entries_match_whole_labels_and_their_ports(self, entry: Any, host: Any, port: Any, allowed: Any) -> None:
+        if entry == "*.1":
+            with pytest.raises(ValueError, match="not an IPv4 address"):
+                parse_entry(entry)
+            return
+        assert parse_entry(entry).matches(host, port) is allowed
 
-    def test_malformed_entries_say_how_to_write_them(self) -> None:
-        cases = [
+    @pytest.mark.parametrize(
+        ("entry", "message"),
+        [
             ("https://api.example.com", "which is not a host: write 'api.example.com'"),
             ("api.example.com/path", "which is not a host"),
             ("user@api.example.com", "which is not a host"),
@@ -97,12 +136,12 @@ class TestEntries:
             ("git.corp.example in 10.0.0.1/8", "10.0.0.1/8 has host bits set"),
             ("git.corp.example in corp", "'corp' does not appear to be an IPv4 or IPv6 network"),
             ("b\u00fc\u2100.example", "which names no host"),
-        ]
-        for entry, message in cases:
-            with case(entry):
-                with pytest.raises(ValueError, match=r"^allow_domains has ") as caught:
-                    Policy(["ok.example", entry])
-                assert message in str(caught.value)
+        ],
+    )
+    def test_malformed_entries_say_how_to_write_them(self, entry: Any, message: Any) -> None:
+        with pytest.raises(ValueError, match=r"^allow_domains has ") as caught:
+            Policy(["ok.example", entry])
+        assert message in str(caught.value)
 
 
 def check(entries: list[str], host: str, *addresses: str, port: int = 443) -> str | None:
@@ -115,35 +154,55 @@ def check(entries: list[str], host: str, *addresses: str, port: int = 443) -> st
 
 
 class TestAddresses:
-    def test_addresses_that_are_not_public_are_refused(self) -> None:
-        cases = [
-            ("0.0.0.0", "means this machine"), ("10.1.2.3", "is private"), ("100.64.0.1", "is shared by customers of a provider"),
-            ("100.100.100.200", "is shared by customers of a provider"), ("127.0.0.1", "is loopback"),
-            ("127.9.9.9", "is loopback"), ("168.63.129.16", "is a cloud's own service"),
+    @pytest.mark.parametrize(
+        ("address", "kind"),
+        [
+            ("0.0.0.0", "means this machine"),
+            ("10.1.2.3", "is private"),
+            ("100.64.0.1", "is shared by customers of a provider"),
+            ("100.100.100.200", "is shared by customers of a provider"),
+            ("127.0.0.1", "is loopback"),
+            ("127.9.9.9", "is loopback"),
+            ("168.63.129.16", "is a cloud's own service"),
             ("169.254.169.254", "is link-local, where clouds hand out credentials"),
-            ("172.16.0.1", "is private"), ("172.31.255.255", "is private"), ("192.0.0.192", "is reserved for protocols"),
-            ("192.168.1.1", "is private"), ("198.18.0.1", "is for benchmarks"), ("203.0.113.5", "is for documentation"),
-            ("224.0.0.1", "is multicast"), ("255.255.255.255", "is reserved"),
-            ("::", "means this machine"), ("::1", "is loopback"), ("::7f00:1", "is reserved"),
-            ("::ffff:127.0.0.1", "contains an IPv4 address"), ("::ffff:8.8.8.8", "contains an IPv4 address"),
-            ("64:ff9b::a9fe:a9fe", "contains an IPv4 address"), ("64:ff9b:1::1", "contains an IPv4 address"),
-            ("2001::1", "is reserved for protocols"), ("2001:db8::1", "is for documentation"),
-            ("2002:7f00:1::", "contains an IPv4 address"), ("fd00:ec2::254", "is private"), ("fe80::1", "is link-local"),
-            ("fec0::1", "is reserved"), ("ff02::1", "is multicast"), ("100::1", "is reserved"), ("5f00::1", "is reserved"),
-        ]  # fmt: skip
-        for address, kind in cases:
-            with case(address):
-                where = f"ok.example:443 in {ipaddress.ip_address(address)}"
-                assert check(["ok.example"], "ok.example", address) == (
-                    f"ok.example:443 resolves to {ipaddress.ip_address(address)}, which {kind}; "
-                    f"to allow it, the user of this sandbox adds {where!r} to allow_domains"
-                )
+            ("172.16.0.1", "is private"),
+            ("172.31.255.255", "is private"),
+            ("192.0.0.192", "is reserved for protocols"),
+            ("192.168.1.1", "is private"),
+            ("198.18.0.1", "is for benchmarks"),
+            ("203.0.113.5", "is for documentation"),
+            ("224.0.0.1", "is multicast"),
+            ("255.255.255.255", "is reserved"),
+            ("::", "means this machine"),
+            ("::1", "is loopback"),
+            ("::7f00:1", "is reserved"),
+            ("::ffff:127.0.0.1", "contains an IPv4 address"),
+            ("::ffff:8.8.8.8", "contains an IPv4 address"),
+            ("64:ff9b::a9fe:a9fe", "contains an IPv4 address"),
+            ("64:ff9b:1::1", "contains an IPv4 address"),
+            ("2001::1", "is reserved for protocols"),
+            ("2001:db8::1", "is for documentation"),
+            ("2002:7f00:1::", "contains an IPv4 address"),
+            ("fd00:ec2::254", "is private"),
+            ("fe80::1", "is link-local"),
+            ("fec0::1", "is reserved"),
+            ("ff02::1", "is multicast"),
+            ("100::1", "is reserved"),
+            ("5f00::1", "is reserved"),
+        ],
+    )
+    def test_addresses_that_are_not_public_are_refused(self, address: Any, kind: Any) -> None:
+        where = f"ok.example:443 in {ipaddress.ip_address(address)}"
+        assert check(["ok.example"], "ok.example", address) == (
+            f"ok.example:443 resolves to {ipaddress.ip_address(address)}, which {kind}; "
+            f"to allow it, the user of this sandbox adds {where!r} to allow_domains"
+        )
 
-    def test_addresses_that_are_public_are_allowed(self) -> None:
-        cases = ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"]
-        for address in cases:
-            with case(address):
-                assert check(["ok.example"], "ok.example", address) is None
+    @pytest.mark.parametrize(
+        "address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"]
+    )
+    def test_addresses_that_are_public_are_allowed(self, address: Any) -> None:
+        assert check(["ok.example"], "ok.example", address) is None
 
     def test_all_addresses_must_be_in_the_network_of_the_entry(self) -> None:
         entries = ["git.corp.example in 10.2.0.0/16"]
@@ -197,20 +256,21 @@ def broken(name: str) -> Sequence[str]:
     raise RuntimeError("not today")
 
 
-async def test_an_unreachable_host_is_refused_with_the_reason() -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("resolve", "status", "message"),
+    [
         (resolver(), 502, "ok.example:1 can't be reached: it has no address"),
         (resolver("x"), 502, "ok.example:1 can't be reached: its address was not found ('x' does not appear to be"),
         (unknown, 502, "ok.example:1 can't be reached: its address was not found (Name or service not known)"),
         (broken, 502, "ok.example:1 can't be reached: its address was not found (not today)"),
         (resolver("127.0.0.1"), 502, "ok.example:1 can't be reached: "),
-    ]
-    for resolve, status, message in cases:
-        with case(resolve):
-            with pytest.raises(Refused) as caught:
-                await Connector(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
-            assert caught.value.status == status
-            assert message in str(caught.value)
+    ],
+)
+async def test_an_unreachable_host_is_refused_with_the_reason(resolve: Any, status: Any, message: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        await Connector(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
+    assert caught.value.status == status
+    assert message in str(caught.value)
 
 
 async def test_a_host_that_accepts_no_connection_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -140,8 +141,9 @@ def test_what_can_be_given_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         assert options(secrets=dumped).secrets == kept
 
 
-async def test_the_value_is_checked_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
         (None, "needs the host's variable HOST_KEY, which is not set"),
         ("", "needs the host's variable HOST_KEY, which is empty"),
         ("secret-value\n", "HOST_KEY can't be sent in a header: it has a line break"),
@@ -150,18 +152,18 @@ async def test_the_value_is_checked_at_the_start(monkeypatch: pytest.MonkeyPatch
         ("s\u00e9cret-value", "HOST_KEY can't be sent in a header"),
         ("secret", "HOST_KEY has 6 characters: a secret has 8 to 8,192"),
         ("s" * 8193, "HOST_KEY has 8,193 characters"),
-    ]
-    for value, message in cases:
-        with case(value):
-            if value is None:
-                monkeypatch.delenv("HOST_KEY")
-            else:
-                monkeypatch.setenv("HOST_KEY", value)
-            box = AsyncSandbox("bubblewrap", secrets={"KEY": Secret(env="HOST_KEY", hosts=["api.example.com"])})
-            with pytest.raises(ValueError, match=message) as raised:
-                await box.start()
-            assert not value or value == "secret" or value.strip() not in str(raised.value)
-            await box.stop()
+    ],
+)
+async def test_the_value_is_checked_at_the_start(monkeypatch: pytest.MonkeyPatch, value: Any, message: Any) -> None:
+    if value is None:
+        monkeypatch.delenv("HOST_KEY")
+    else:
+        monkeypatch.setenv("HOST_KEY", value)
+    box = AsyncSandbox("bubblewrap", secrets={"KEY": Secret(env="HOST_KEY", hosts=["api.example.com"])})
+    with pytest.raises(ValueError, match=message) as raised:
+        await box.start()
+    assert not value or value == "secret" or value.strip() not in str(raised.value)
+    await box.stop()
 
 
 def test_names_of_variables_reach_a_config_and_values_do_not() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -84,22 +84,21 @@ def test_an_incomplete_hello_is_read_on() -> None:
         assert read_hello(data[:size]) is None, size
 
 
-def test_a_hello_in_many_records_is_read() -> None:
-    cases = [1, 2, 3, 7, 100]
-    for size in cases:
-        with case(size):
-            data = records(hello()[5:], size)
-            found = read_hello(data)
-            assert (found.server_name, found.size) == ("ok.example", len(data))
-            assert read_hello(data[:-1]) is None
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_a_hello_in_many_records_is_read(size: Any) -> None:
+    data = records(hello()[5:], size)
+    found = read_hello(data)
+    assert (found.server_name, found.size) == ("ok.example", len(data))
+    assert read_hello(data[:-1]) is None
 
 
 MALFORMED = "the client's hello is malformed"
 BAD_NAME = "the server name in the client's hello is not the name of a host"
 
 
-def test_a_malformed_hello_is_refused() -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
         (b"GET / HTTP/1.1\r\n", "what came through the tunnel is not TLS"),
         (b"SSH-2.0-OpenSSH\r\n", "what came through the tunnel is not TLS"),
         (b"\x80\x2e\x01\x00\x02", "what came through the tunnel is not TLS"),
@@ -124,12 +123,12 @@ def test_a_malformed_hello_is_refused() -> None:
         (made(names((0, "bücher.example".encode()))), BAD_NAME),
         (records(made(names((0, b"\xff")))[5:], 3), BAD_NAME),
         (records(b"\x01\x00\x00\x03\x03\x03\x00", 16384), MALFORMED),
-    ]
-    for data, message in cases:
-        with case(data):
-            with pytest.raises(NotTls) as caught:
-                read_hello(data)
-            assert str(caught.value).startswith(message)
+    ],
+)
+def test_a_malformed_hello_is_refused(data: Any, message: Any) -> None:
+    with pytest.raises(NotTls) as caught:
+        read_hello(data)
+    assert str(caught.value).startswith(message)
 
 
 def test_a_hello_without_extensions_has_no_server_name() -> None:
@@ -160,8 +159,9 @@ def read(head: bytes) -> ProxyRequest:
     return request
 
 
-def test_a_request_is_read() -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("head", "request_"),
+    [
         (b"CONNECT ok.example:443 HTTP/1.1\r\nHost: ok.example:443\r\n\r\n", ProxyRequest(True, "ok.example", 443)),
         (b"CONNECT ok.example:443 HTTP/1.0\r\n\r\n", ProxyRequest(True, "ok.example", 443)),
         (b"CONNECT OK.example.:8443 HTTP/1.1\r\nHost: ok.Example\r\n\r\n", ProxyRequest(True, "ok.example", 8443)),
@@ -184,14 +184,15 @@ def test_a_request_is_read() -> None:
             ProxyRequest(False, "ok.example", 80, b"*"),
         ),
         (b"GET http://[2001:db8::1]:81/ HTTP/1.0\r\n\r\n", ProxyRequest(False, "2001:db8::1", 81, b"/")),
-    ]
-    for head, request_ in cases:
-        with case(head):
-            assert read(head) == request_
+    ],
+)
+def test_a_request_is_read(head: Any, request_: Any) -> None:
+    assert read(head) == request_
 
 
-def test_an_ambiguous_first_line_is_refused() -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
         (b"CONNECT evil\0.ok.example:443 HTTP/1.1", "holds a NUL"),
         (b"CONNECT ok.example:443\0 HTTP/1.1", "holds a NUL"),
         (b"CONNECT evil.example%00.ok.example:443 HTTP/1.1", "is not the name of a host"),
@@ -224,19 +225,20 @@ def test_an_ambiguous_first_line_is_refused() -> None:
         (b"GET http://ok.example/ x HTTP/1.1", "illegal request line"),
         (b"GET  http://ok.example/ HTTP/1.1", "illegal request line"),
         (b"PRI * HTTP/2.0", "is not one of HTTP/1.1 or 1.0"),
-    ]
-    for line, message in cases:
-        with case(line):
-            with pytest.raises(Refused) as caught:
-                read(line + b"\r\nHost: ok.example\r\n\r\n")
-            assert message in str(caught.value)
+    ],
+)
+def test_an_ambiguous_first_line_is_refused(line: Any, message: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        read(line + b"\r\nHost: ok.example\r\n\r\n")
+    assert message in str(caught.value)
 
 
 PLAIN = b"POST http://ok.example/ HTTP/1.1\r\n"
 
 
-def test_ambiguous_headers_are_refused() -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
         (PLAIN + b"Host: evil.example\r\n\r\n", "'evil.example' is not the host of the request, ok.example:80"),
         (PLAIN + b"Host: ok.example:8080\r\n\r\n", "'ok.example:8080' is not the host of the request"),
         (PLAIN + b"Host: ok.example, evil.example\r\n\r\n", "is not the host of the request"),
@@ -254,14 +256,20 @@ def test_ambiguous_headers_are_refused() -> None:
         (PLAIN + b"Host: ok.example\r\nA: b\nHost: evil.example\r\n\r\n", "half a line break"),
         (PLAIN + b"Host: ok.example\r\nA: b\rHost: evil.example\r\n\r\n", "half a line break"),
         (PLAIN + b"Host: ok.example\r\nA: \0\r\n\r\n", "holds a NUL"),
-        (b"CONNECT ok.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n", "is not the host of the request, ok.example:443"),
-        (b"CONNECT ok.example:443 HTTP/1.1\r\nHost: ok.example:443\r\nContent-Length: 3\r\n\r\n", "CONNECT has no body"),
-    ]  # fmt: skip
-    for head, message in cases:
-        with case(head):
-            with pytest.raises(Refused) as caught:
-                read(head)
-            if message is None:
-                assert caught.value.status == 400
-            else:
-                assert message in str(caught.value)
+        (
+            b"CONNECT ok.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n",
+            "is not the host of the request, ok.example:443",
+        ),
+        (
+            b"CONNECT ok.example:443 HTTP/1.1\r\nHost: ok.example:443\r\nContent-Length: 3\r\n\r\n",
+            "CONNECT has no body",
+        ),
+    ],
+)
+def test_ambiguous_headers_are_refused(head: Any, message: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        read(head)
+    if message is None:
+        assert caught.value.status == 400
+    else:
+        assert message in str(caught.value)

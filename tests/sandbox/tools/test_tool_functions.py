@@ -18,7 +18,6 @@ from pydantic import BaseModel, Field
 from autogen_codeact.executors.tools.host_tools import HostTools
 from codeact_sandbox import HostTool
 from codeact_sandbox.types.tool import HostToolProtocol, ToolArgumentError
-from tests.cases import case
 from tests.sandbox.tools.stub_host import StubHost
 
 
@@ -225,8 +224,9 @@ def _private() -> None: ...
 def print() -> None: ...  # noqa: A001
 
 
-def test_what_cannot_be_a_tool_is_refused_with_a_reason() -> None:
-    cases = [
+@pytest.mark.parametrize(
+    ("tools", "kind", "words"),
+    [
         ([spread], ValueError, "The tool `spread` takes `*values`, which does not say what to pass; name its"),
         ([options], ValueError, "The tool `options` takes `**values`, which does not say what to pass"),
         ([lambda a: a], ValueError, "A `<lambda>` has no name to call it by; give a function made with `def`."),
@@ -238,9 +238,9 @@ def test_what_cannot_be_a_tool_is_refused_with_a_reason() -> None:
         ([print], ValueError, "A tool can't be called `print`: in the sandbox that is a keyword or builtin of Python"),
         ([3], TypeError, "3 is not a tool: give a function, an AutoGen tool, a Workbench, or an object with name"),
         ("add", TypeError, "tools must be a list of tools, not a str."),
-    ]
-    for tools, kind, words in cases:
-        with case(tools):
-            with pytest.raises(kind) as caught:
-                HostTools(tools)
-            assert words in str(caught.value)
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_with_a_reason(tools: Any, kind: Any, words: Any) -> None:
+    with pytest.raises(kind) as caught:
+        HostTools(tools)
+    assert words in str(caught.value)

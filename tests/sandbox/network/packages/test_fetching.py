@@ -9,7 +9,6 @@ import pytest
 from codeact_sandbox.network.index_fetching import Fetcher, FetchError
 from codeact_sandbox.network.package_index import list_files
 from codeact_sandbox.network.pip_config import PipConfig
-from tests.cases import case
 from tests.sandbox.network.packages.conftest import configure
 from tests.sandbox.network.packages.index_server import Index, basic, redirect
 from tests.sandbox.network.servers import Hosts
@@ -93,8 +92,9 @@ def test_a_password_does_not_go_to_another_server(hosts: Hosts) -> None:
     assert [each.headers.get("authorization") for each in other.requests] == [None, None]
 
 
-def test_where_an_index_may_not_lead(hosts: Hosts) -> None:
-    for location, why in [
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
         ("file:///etc/passwd", "file:///etc/passwd is not fetched: only http and https links of an index are followed"),
         ("ftp://127.0.0.1/x", "ftp://127.0.0.1/x is not fetched: only http and https links of an index are followed"),
         (
@@ -116,11 +116,12 @@ def test_where_an_index_may_not_lead(hosts: Hosts) -> None:
         ("http://plain.example/", "http://plain.example/ is not fetched: it has no TLS"),
         ("http://[::1/", "its answer breaks off, or is not HTTP"),
         ("http://127.0.0.1:99999/", "redirects to something that is not a URL"),
-    ]:
-        with case(location, why):
-            hosts.addresses["inside.example"] = ["127.0.0.1"]
-            in_page = Index({"/simple/one/": redirect(location)})
-            assert why in problem(in_page.listen(hosts), hosts)
+    ],
+)
+def test_where_an_index_may_not_lead(hosts: Hosts, location: Any, why: Any) -> None:
+    hosts.addresses["inside.example"] = ["127.0.0.1"]
+    in_page = Index({"/simple/one/": redirect(location)})
+    assert why in problem(in_page.listen(hosts), hosts)
 
 
 def test_links_of_a_page_are_checked_like_redirects(hosts: Hosts) -> None:
