@@ -104,7 +104,7 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
         )
 
     async def next(self, position: GraphPosition, conversation: Conversation) -> list[str]:
-        """Return everybody who is ready; whoever is ready twice speaks again afterwards."""
+        """Return all participants that are ready; one that is ready twice speaks again afterwards."""
         speakers = list(dict.fromkeys(position.ready))
         for name in speakers:
             position.ready.remove(name)

@@ -33,7 +33,7 @@ class Memory(Generic[P]):
     turn: int = 0
 
     def tell(self, messages: Sequence[BaseChatMessage], but: str | None = None) -> None:
-        """Keep messages for everybody but their speaker."""
+        """Keep messages for all but their speaker."""
         for name, unread in self.unread.items():
             if name != but:
                 unread.extend(messages)

@@ -32,7 +32,7 @@ class FinalWordTermination(TerminationCondition, Component[FinalWordTerminationC
 
     Args:
         word: The word; case matters, punctuation and emphasis around it do not. Default: "TERMINATE".
-        sources: Names of those whose word counts. Default: everybody's.
+        sources: Names of those whose word counts. Default: all participants.
         languages: Languages that are run in this conversation. Default: "python" and "sh".
     """
 

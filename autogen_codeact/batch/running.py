@@ -59,7 +59,7 @@ def run_batch(
 
     Raises:
         ValueError: Arguments don't go together.
-        TypeError: make_agent is no function.
+        TypeError: make_agent is not a function.
     """
     if not callable(make_agent):
         raise TypeError(

@@ -88,7 +88,7 @@ class LocalGate:
         return self._meter.used.cost if self._settings.prices is not None else None
 
     async def enter(self) -> None:
-        """Wait until a call may begin: calls are evenly spaced, and who is cancelled meanwhile takes nobody's place."""
+        """Wait until a call may begin: calls are evenly spaced, and a caller that is cancelled meanwhile takes no place."""
         self._check()
         if self._interval:
             async with self._turn:

@@ -152,7 +152,7 @@ def read_tasks(source: Tasks) -> list[Task | BadTask]:
 
     Raises:
         BatchError: There are no tasks, or the file can't be read.
-        TypeError: It is no source of tasks.
+        TypeError: It is not a source of tasks.
     """
     if isinstance(source, str | Path):
         path = Path(source)

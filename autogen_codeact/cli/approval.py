@@ -40,7 +40,7 @@ class CodeApproval:
         waiting = {asyncio.ensure_future(self._in_terminal(request.code))}
         if self.control is not None:
             waiting.add(asyncio.ensure_future(_on_page(self.control, request.code)))
-        nobody = ApprovalResponse(approved=False, reason="there is nobody to ask")
+        refused = ApprovalResponse(approved=False, reason="there is no way to ask")
         try:
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -48,8 +48,8 @@ class CodeApproval:
                     try:
                         return each.result()
                     except EOFError as error:
-                        nobody = ApprovalResponse(approved=False, reason=str(error) or nobody.reason)
-            return nobody
+                        refused = ApprovalResponse(approved=False, reason=str(error) or refused.reason)
+            return refused
         finally:
             for each in waiting:
                 each.cancel()

@@ -235,5 +235,5 @@ def check_leftovers() -> Check:
     if not names:
         return Check("leftovers", "ok", "no leftover sandboxes")
     more = f" and {len(names) - MAX_LEFTOVERS} more" if len(names) > MAX_LEFTOVERS else ""
-    advice = f"`codeact clean` removes {orphans} of {len(names)}; --all removes all of them, if nobody else uses them."
+    advice = f"`codeact clean` removes {orphans} of {len(names)}; --all removes all of them, if no one else uses them."
     return Check("leftovers", "note", ", ".join(names[:MAX_LEFTOVERS]) + more, advice)

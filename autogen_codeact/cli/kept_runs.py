@@ -62,7 +62,7 @@ def print_run_location(run: Path) -> Collection[str]:
 
 
 def is_chat(folder: Path) -> bool:
-    """Return whether a run is a chat; one that can't be read is none."""
+    """Return whether a run is a chat; one that can't be read is not."""
     try:
         return load_run(folder).started.conversation
     except RunError:

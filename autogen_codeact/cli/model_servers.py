@@ -60,7 +60,7 @@ def without_prefix(model: str) -> tuple[bool, str]:
 
 
 def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the address of a server: that in its variable, if it is set. Raises `CommandError` if that is none."""
+    """Return the address of a server: that in its variable, if it is set. Raises `CommandError` if that is invalid."""
     value = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
     if not value:
         return preset.base_url

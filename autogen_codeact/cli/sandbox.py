@@ -69,14 +69,12 @@ _LIMITS = [name.removeprefix("max_") for name in Limits.model_fields if name.sta
 
 
 def read_limits(texts: Sequence[str] | None, model: str) -> Limits:
-    """Return what an agent or a batch may use; raise a `CommandError` if that is no limit, or the price is not known."""
+    """Return what an agent or a batch may use; raise a `CommandError` for an invalid limit or an unknown price."""
     values = {}
     for text in texts or ():
         name, _, value = text.partition("=")
         if name not in (*_LIMITS, "price") or not value:
-            raise CommandError(
-                f"--budget takes NAME=VALUE, and {text} is none; names are {', '.join(_LIMITS)} and price."
-            )
+            raise CommandError(f"--budget takes NAME=VALUE, not {text}; names are {', '.join(_LIMITS)} and price.")
         values[name] = value
     prices = _prices(values.pop("price")) if "price" in values else None
     if "cost" in values and (prices := prices or Prices.known(model)) is None:

@@ -163,7 +163,7 @@ def load_agents(
         loaded = ComponentLoader.load_component(component)
     except RunError:
         raise
-    except Exception as error:  # whatever a component of somebody else raises
+    except Exception as error:  # whatever a component of a third party raises
         raise RunNotResumableError(
             f"The {started.kind} {started.name!r} of {path} can't be made from its configuration: "
             f"{type(error).__name__}: {error}"
@@ -248,7 +248,7 @@ def _tools_of(target: ChatAgent | BaseTeam) -> Iterable[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "nobody"
+    return ", ".join(sorted(names)) or "no one"
 
 
 def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:

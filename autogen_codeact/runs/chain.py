@@ -1,4 +1,4 @@
-"""Message authentication codes over the lines of a log: this user has written it, and nobody has changed it."""
+"""Message authentication codes over the lines of a log: this user has written it, and it is unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Chain:
     """The codes of a log, line by line. Each depends on all lines before it, and the first one on the file that has the log.
 
     Args:
-        broken: Whether a line had no code, or another one: somebody else has written or changed the log, or it is a copy.
+        broken: Whether a line had no code, or another one: another user has written or changed the log, or it is a copy.
     """
 
     key: bytes

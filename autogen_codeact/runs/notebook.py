@@ -23,7 +23,7 @@ from codeact_sandbox.types.filenames import MAX_DEPTH, printable, safe_name
 from codeact_sandbox.types.protected_names import ProtectedNameError
 
 _TYPES = (TEXT, *FIGURES, *DOCUMENTS)
-"""Types of displays that are kept. JavaScript is none of them; Jupyter cleans HTML that it does not trust."""
+"""Types of displays that are kept. Not JavaScript; Jupyter cleans HTML that it does not trust."""
 _TRACEBACK = "Traceback (most recent call last):\n"
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

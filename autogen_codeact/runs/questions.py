@@ -24,7 +24,7 @@ from codeact_sandbox.types.observers import CallFinished, CallIntent
 
 SETTLE_S = 0.05
 OUTPUT_S = 0.5  # what code prints in this time is one event
-_TOO_MUCH = (False, f"nobody can judge more than {MAX_SHOWN:,} characters or {MAX_OPEN} questions")
+_TOO_MUCH = (False, f"more than {MAX_SHOWN:,} characters or {MAX_OPEN} questions can't be judged")
 Key = tuple[str, int, int]
 MakeFinished = Callable[[FileStore], HostCallFinished]
 
@@ -101,7 +101,7 @@ class Questions:
         return None
 
     async def _question(self, agent: str, number: int, tool: str | None, text: str) -> Question | None:
-        """Return the question about code or a call, which is asked if it is a new one; None if nobody can judge it."""
+        """Return the question about code or a call, which is asked if it is a new one; None if it can't be judged."""
         if not self._can_wait:
             raise RuntimeError(NO_LOG)
         sha256 = digest(tool, text)

@@ -95,7 +95,7 @@ class Run:
         """Return the events without checking their fields, for those who need only some of them.
 
         Args:
-            chain: Checks who has written them. Default: nobody does.
+            chain: Checks who has written them. Default: they are not checked.
 
         Raises:
             RunFolderError: The log can't be read.

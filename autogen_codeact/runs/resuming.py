@@ -158,7 +158,7 @@ async def resumed(
             none; a run that had one can then not be continued in this way.
         trust: Whether the configuration in the log may have anything, such as folders of this machine or classes that run code
             in this process. Default: only what an untrusted configuration may have, unless this user has made the run on this
-            machine, and nobody has changed its log.
+            machine, and its log is unchanged.
         rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
         on_rebuild: Called before a session is rebuilt, with the number of blocks.
         decisions: Answers to the questions of `Later()` by their names, such as `{"q1": True}`: True to approve, False to deny,

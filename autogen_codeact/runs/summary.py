@@ -35,7 +35,7 @@ class RunSummary:
         tokens: Tokens that its models read and wrote.
         seconds: How long it took, without the time between its end in one process and its continuation in another.
         error: Why it failed, or None.
-        gaps: Parts of its log that can't be read; its last line, if incomplete, is none.
+        gaps: Parts of its log that can't be read; an incomplete last line does not count.
     """
 
     path: Path
@@ -125,7 +125,7 @@ class RunTotals:
         self.blocks = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
         self.resumed = 0
         self.gaps = 0
-        """Parts of the log that can't be read; an incomplete last line is none."""
+        """Parts of the log that can't be read; an incomplete last line does not count."""
         self.seconds = 0.0
         """Seconds until the last event, without those between two processes: their clocks have nothing in common."""
         self.finished: RunFinished | None = None
@@ -179,7 +179,7 @@ class RunTotals:
 
 
 def usage_of(result: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the tokens that a model has read and written for an answer; what is no number of them is 0."""
+    """Return the tokens that a model has read and written for an answer; 0 for an invalid number."""
     usage = result.get("usage")
     if not isinstance(usage, dict):
         return None

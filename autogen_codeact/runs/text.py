@@ -87,7 +87,7 @@ def seconds(value: object) -> float:
 
 
 def count(value: object) -> int:
-    """Return a number of things from a log; 0 for what is none."""
+    """Return a number of things from a log; 0 for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
 
 

@@ -43,7 +43,7 @@ class _Agent:
 
     key: str
     calls: dict[int, Step] = field(default_factory=dict)  # of its model, without an answer
-    call: Step | None = None  # of its model, whose answer is no message yet
+    call: Step | None = None  # of its model, whose answer is not a message yet
     request: Step | None = None  # its message with calls that its model makes itself
     code: list[Content] = field(default_factory=list)  # of its last message
     generated: Step | None = None  # its message of code alone, that becomes a block

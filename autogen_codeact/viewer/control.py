@@ -79,7 +79,7 @@ class RunControl:
         self._numbers = itertools.count(1)
         self._open: dict[int, tuple[ApprovalQuestion, Future[bool]]] = {}
         self.stopped = False
-        """Whether somebody has asked to stop the run."""
+        """Whether a user has asked to stop the run."""
 
     @property
     def questions(self) -> list[Document]:
@@ -95,7 +95,7 @@ class RunControl:
             question: The question.
 
         Raises:
-            ValueError: It is too long to be shown: nobody should approve what they have not seen.
+            ValueError: It is too long to be shown, and must not be approved unseen.
         """
         question.document(0)
         answer: Future[bool] = Future()

@@ -115,7 +115,7 @@ def test_clean_removes_those_of_dead_owners_and_keeps_the_others(bench: Bench, a
     }
     assert rows(done.out) == expected
     assert done.err.endswith(
-        "codeact: `clean --all` removes what was left alone: check first that nobody else uses it\n"
+        "codeact: `clean --all` removes what was left alone: check first that no one else uses it\n"
     )
     assert bench.there() == {foreign, kept, living}
 
@@ -171,7 +171,7 @@ def test_doctor_lists_leftovers_with_advice(
         f"container {foreign} (started by elsewhere:7, which can not be checked from here)",
     ]
     assert check.detail in {", ".join(expected), ", ".join(reversed(expected))}  # the engine decides the order
-    assert check.advice == "`codeact clean` removes 1 of 2; --all removes all of them, if nobody else uses them."
+    assert check.advice == "`codeact clean` removes 1 of 2; --all removes all of them, if no one else uses them."
 
 
 def group_of(pid: int) -> Callable[[], Leftover | None]:

@@ -167,7 +167,7 @@ async def test_requests_need_the_token_and_a_host_and_origin_of_this_machine(ser
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--http x", "'x' is no address: write PORT or HOST:PORT, such as 127.0.0.1:8000"),
+        ("--http x", "'x' is not an address: write PORT or HOST:PORT, such as 127.0.0.1:8000"),
         (
             "--http 0.0.0.0:0",
             "0.0.0.0 is reached by other machines, so a token is needed: set the variable CODEACT_MCP_TOKEN.",

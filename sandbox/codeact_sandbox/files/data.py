@@ -36,5 +36,5 @@ async def check_data(service: FileService, options: SandboxOptions) -> None:
         except SandboxFileError as error:
             shown, reason = printable(path), f"in the sandbox: {error.strerror}"
             if error.errno == errno.EACCES:
-                reason = f"by the sandbox's user: let everybody read it (`chmod -R a+rX {shown}`)"
+                reason = f"by the sandbox's user: let all users read it (`chmod -R a+rX {shown}`)"
             raise SandboxStartError(f"{option}={shown!r} can't be read {reason}") from error

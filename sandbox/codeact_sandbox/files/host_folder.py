@@ -177,7 +177,7 @@ def _read_patterns(folder: int) -> Patterns:
 
 
 def plain_mode(mode: int) -> int:
-    """The mode of a transferred file: 0o755 if anybody may execute it, else 0o644."""
+    """The mode of a transferred file: 0o755 if any user may execute it, else 0o644."""
     return 0o755 if mode & 0o111 else 0o644
 
 

@@ -199,7 +199,7 @@ class FileOperations(HasCommands):
             return None
         stored = await sync.pull_changed(workspace, client)
         shown = printable(path)
-        workspace.forget_missing(path)  # it is no file of a block
+        workspace.forget_missing(path)  # not a file of a block
         if (part := workspace.protected.refused_part(path)) is not None:
             return not_written_back(part)
         return next((each.note for each in stored if each.name == shown), None)

@@ -62,7 +62,7 @@ class HostFile:
 
     name: str  # path relative to the workspace, with forward slashes
     size: int  # size in bytes when the folder was scanned
-    mode: int  # 0o755 where anybody may execute it, else 0o644
+    mode: int  # 0o755 where any user may execute it, else 0o644
     path: Path  # the file on the host
 
 

@@ -45,7 +45,7 @@ class State(Enum):
     CONNECTING = "connecting"  # the runner has not sent its hello
     READY = "ready"  # requests are answered
     CLOSING = "closing"  # one side has ended the stream, or it broke: nothing is sent or received any more
-    CLOSED = "closed"  # the stream is closed, and everybody who waited has been notified
+    CLOSED = "closed"  # the stream is closed, and all waiters have been notified
 
 
 _NEXT = {

@@ -159,7 +159,7 @@ def clean(say: Callable[[str], None], *, everything: bool) -> int:
     if not found:
         say("no leftover sandboxes or folders")
     elif left:
-        say("`clean --all` removes what was left alone: check first that nobody else uses it")
+        say("`clean --all` removes what was left alone: check first that no one else uses it")
     return status
 
 

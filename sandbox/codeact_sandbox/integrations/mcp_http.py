@@ -128,7 +128,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """Read `[HOST:]PORT`; the host is 127.0.0.1 by default."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{text!r} is no address: write PORT or HOST:PORT, such as 127.0.0.1:8000")
+        raise ValueError(f"{text!r} is not an address: write PORT or HOST:PORT, such as 127.0.0.1:8000")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

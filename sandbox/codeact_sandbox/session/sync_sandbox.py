@@ -379,7 +379,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _shut_down(sandbox: AsyncSandbox, outcomes: set[Future[Any]]) -> None:
-    """Stop a sandbox, and let everybody who waits for it have an answer."""
+    """Stop a sandbox, and answer all that wait for it."""
     try:
         await sandbox.stop()
     finally:

@@ -144,8 +144,8 @@ def _show(text: str) -> None:
 class _Terminal:
     """The terminal on standard input; read without Python's buffer, which may contain earlier input.
 
-    It is opened once more, so that reading does not block, while standard input stays as it is for everybody who has it, such as
-    the shell. Its modes are left alone.
+    It is opened once more, so that reading does not block, while standard input stays as it is for other
+    processes that have it, such as the shell. Its modes are left alone.
     """
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ class RunContext:
         journalled: Whether the caller keeps a journal of the session. Then the result has `files_before`, and the block does not
             count as unrecorded.
         on_call: Called with each call of a host tool when it has ended, also if the block's result is never delivered. None
-            for nobody.
+            for no one.
         answers: Answers the calls of host tools from a record: no tool runs, and no approval is asked for. None to run the
             tools.
         branch: Whether it is a block of a branch, which may only call host tools that are `branch_safe`.

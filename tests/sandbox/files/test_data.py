@@ -106,7 +106,7 @@ async def test_data_that_the_sandboxs_user_can_not_read_fails_the_start(kind: Ki
         with pytest.raises(SandboxStartError) as caught:
             await kind.make(data=[path]).start()
         assert str(caught.value) == (
-            f"data='{path}' can't be read by the sandbox's user: let everybody read it (`chmod -R a+rX {path}`)"
+            f"data='{path}' can't be read by the sandbox's user: let all users read it (`chmod -R a+rX {path}`)"
         )
 
 

@@ -52,7 +52,7 @@ def upload(client: APIClient, container: str, sources: Mapping[str, Path]) -> No
 
 
 def _pack(packed: IO[bytes], root: str, sources: Mapping[str, Path]) -> None:
-    """Write a tar archive of files, folders and symbolic links, readable by everybody, of at most `MAX_BYTES`."""
+    """Write a tar archive of files, folders and symbolic links, readable by all users, of at most `MAX_BYTES`."""
     total = 0
 
     def take(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
