@@ -203,13 +203,14 @@ async def test_an_agent_runs_with_the_client_of_openai(engine, serve):
             "It is 42.",
         ]
     )
-    model = OpenAIChatCompletionsModel("scripted", openai_client=AsyncOpenAI(base_url=server.base_url, api_key="none"))
-    agent = SandboxAgent("coder", model=model, model_settings=ModelSettings(), capabilities=[Shell(), RunCode()])
-    done = await Runner.run(agent, "What is n + 1?", run_config=config_of(CodeactClient(engine)))
-    assert done.final_output == "It is 42."
-    assert tool_results(server)[1:3] == ["The code printed nothing.", "42"]
-    assert "figure-1.png" in str(tool_results(server)[3])
-    assert wait_until(lambda: not sandboxes())
+    async with AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
+        model = OpenAIChatCompletionsModel("scripted", openai_client=client)
+        agent = SandboxAgent("coder", model=model, model_settings=ModelSettings(), capabilities=[Shell(), RunCode()])
+        done = await Runner.run(agent, "What is n + 1?", run_config=config_of(CodeactClient(engine)))
+        assert done.final_output == "It is 42."
+        assert tool_results(server)[1:3] == ["The code printed nothing.", "42"]
+        assert "figure-1.png" in str(tool_results(server)[3])
+        assert wait_until(lambda: not sandboxes())
 
 
 @pytest.mark.usefixtures("engine")
