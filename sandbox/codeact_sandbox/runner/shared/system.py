@@ -190,9 +190,9 @@ def parent(pid):
 
 
 def is_quick_to_end(pid):
-    """Return whether a process has a single thread and little memory, so that the kernel can remove it fast."""
+    """Return whether a living process has a single thread and little memory, so that the kernel can remove it fast."""
     fields = stat_fields(pid)
-    return bool(fields) and int(fields[THREADS]) <= 1 and int(fields[RESIDENT]) <= QUICK_PAGES
+    return not _is_dead(fields) and int(fields[THREADS]) <= 1 and int(fields[RESIDENT]) <= QUICK_PAGES
 
 
 def signal_name(number):

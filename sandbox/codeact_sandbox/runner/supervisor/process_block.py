@@ -50,8 +50,9 @@ class ProcessBlock(block.Block):
             return
         # Nothing of the code is left to run, so a process that the kernel can remove at once is killed, instead of waiting
         # until the zygote reports its end. The code may have sent this frame itself: then it is killed while it runs.
+        used = system.usage(self.worker.pid)  # of a process that lives, as the next line finds out
         if system.is_quick_to_end(self.worker.pid):
-            self.worker.usage = system.usage(self.worker.pid)
+            self.worker.usage = used
             self.supervisor.workers.kill(self.worker)
             self.on_worker_exit()
 
