@@ -192,7 +192,8 @@ def parent(pid):
 def is_quick_to_end(pid):
     """Return whether a living process has a single thread and little memory, so that the kernel can remove it fast."""
     fields = stat_fields(pid)
-    return not _is_dead(fields) and int(fields[THREADS]) <= 1 and int(fields[RESIDENT]) <= QUICK_PAGES
+    # One that is ending has given its memory back before it is a zombie.
+    return not _is_dead(fields) and int(fields[THREADS]) <= 1 and 0 < int(fields[RESIDENT]) <= QUICK_PAGES
 
 
 def signal_name(number):
