@@ -31,7 +31,7 @@ Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]], Awaitable[None]]
 
 
-class Sessions(KeyedSandboxes[AsyncSandbox]):
+class Sessions(KeyedSandboxes):
     """The sandboxes of all clients.
 
     Args:

@@ -7,33 +7,23 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from typing import Generic, Protocol, TypeVar
 
+from codeact_sandbox.session.async_sandbox import AsyncSandbox
 from codeact_sandbox.types.errors import SandboxError
 
 logger = logging.getLogger("codeact_sandbox")
 
 
-class Stops(Protocol):
-    """A sandbox, as far as it is used here."""
-
-    async def stop(self) -> None:
-        """End it."""
-
-
-S = TypeVar("S", bound=Stops)
-
-
-class _Session(Generic[S]):
+class _Session:
     """A sandbox, how many use it now, and what ends it when it was idle for long."""
 
-    def __init__(self, sandbox: S) -> None:
+    def __init__(self, sandbox: AsyncSandbox) -> None:
         self.sandbox = sandbox
         self.users = 0
         self.timer: asyncio.TimerHandle | None = None
 
 
-class KeyedSandboxes(Generic[S]):
+class KeyedSandboxes:
     """The sandboxes of all users, in one event loop.
 
     Args:
@@ -42,14 +32,14 @@ class KeyedSandboxes(Generic[S]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._sessions: OrderedDict[str, _Session[S]] = OrderedDict()
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
 
     def __contains__(self, key: str) -> bool:
         return key in self._sessions
 
     @contextlib.asynccontextmanager
-    async def use(self, key: str, make: Callable[[], S], idle_s: float) -> AsyncIterator[S]:
+    async def use(self, key: str, make: Callable[[], AsyncSandbox], idle_s: float) -> AsyncIterator[AsyncSandbox]:
         """Yield the sandbox of a key, which is not ended meanwhile."""
         session = self._sessions.get(key)
         if session is None:

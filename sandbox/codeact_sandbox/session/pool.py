@@ -65,6 +65,7 @@ class Pool:
         self.options = options_of(backend, options, type(self))
         _refuse_unfit(self.options)
         self._tools = tools if isinstance(tools, Toolset) else Toolset(tools, self.options.tool_limits, None)
+        self._given_tools = tools
         self._progress = progress
         self._sandboxes: _Sandboxes | None = None
         self._process = os.getpid()

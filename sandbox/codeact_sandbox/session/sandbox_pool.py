@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property, partial
 from typing import Unpack
 
 from codeact_sandbox.session.async_sandbox import AsyncSandbox
 from codeact_sandbox.session.keyed_sandboxes import KeyedSandboxes
 from codeact_sandbox.session.pool import Pool
-from codeact_sandbox.tools.toolset import Tool, Toolset
 from codeact_sandbox.types.limits import parse_seconds
 from codeact_sandbox.types.option_types import SandboxKeywords
-from codeact_sandbox.types.options import BackendName, SandboxOptions
 
 
 class SandboxPool(Pool):
@@ -37,28 +35,9 @@ class SandboxPool(Pool):
         ValueError: An argument is invalid; the message says which.
     """
 
-    def __init__(
-        self,
-        size: int = 2,
-        *,
-        backend: BackendName | SandboxOptions = "auto",
-        tools: Sequence[Tool] | Toolset = (),
-        max_alive: int = 32,
-        acquire_timeout: float = 60,
-        progress: Callable[[str], None] | None = None,
-        **options: Unpack[SandboxKeywords],
-    ) -> None:
-        super().__init__(
-            size,
-            backend=backend,
-            tools=tools,
-            max_alive=max_alive,
-            acquire_timeout=acquire_timeout,
-            progress=progress,
-            **options,
-        )
-        self._given_tools = tools
-        self._sessions = KeyedSandboxes[AsyncSandbox](max_alive)
+    @cached_property
+    def _sessions(self) -> KeyedSandboxes:
+        return KeyedSandboxes(self.max_alive)
 
     async def stop(self) -> None:
         """Stop all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
@@ -84,9 +63,7 @@ class SandboxPool(Pool):
         """
         parse_seconds("idle", idle)
 
-        def make() -> AsyncSandbox:
-            return AsyncSandbox(pool=self, tools=self._given_tools, **options)
-
+        make = partial(AsyncSandbox, pool=self, tools=self._given_tools, **options)
         return self._sessions.use(key, make, idle)
 
     async def end_session(self, key: str) -> None:
