@@ -163,11 +163,11 @@ async def test_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_path
 
 # Case 37.
 def test_no_archive_of_a_sandbox_is_ever_opened() -> None:
-    """Archives are made for the engine and for the sandbox. None is unpacked here: `trees` runs inside."""
+    """Archives are made for the engine and for the sandbox. None is unpacked here: `tar_files` runs inside."""
     folders = [Path(str(package.__file__)).parent for package in (executors, codeact_sandbox)]
     sources = {path: path.read_text() for folder in folders for path in folder.rglob("*.py")}
     assert len(sources) > 30
     users = {path.name for path, text in sources.items() if re.search(r"\b(tarfile|zipfile|shutil\.unpack)", text)}
-    assert users <= {"data_mounts.py", "image.py", "image_requests.py", "service.py", "trees.py"}
+    assert users <= {"data_mounts.py", "image.py", "image_requests.py", "service.py", "tar_files.py"}
     words = r"put_archive|get_archive|extractall|\.extract\(|exec_create|pickle\.load"
     assert {path.name for path, text in sources.items() if re.search(words, text)} == {"data_mounts.py"}

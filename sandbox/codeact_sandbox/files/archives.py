@@ -15,7 +15,7 @@ from codeact_sandbox.files.service import TRANSFER_TIMEOUT_S, FileService
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.processes import Input
 from codeact_sandbox.host.waiting import in_thread, in_threads
-from codeact_sandbox.runner.worker import trees
+from codeact_sandbox.runner.worker import tar_files, trees
 from codeact_sandbox.types.errors import SandboxFileError, SandboxStartError
 from codeact_sandbox.types.filenames import printable
 
@@ -82,7 +82,7 @@ async def put_back(client: RunnerClient, file: BinaryIO) -> None:
 def packed(source: Path) -> Generator[bytes]:
     """Yield a folder of the host as a tar file."""
     with host_errors(source):
-        tar_of = cast("Callable[..., Generator[bytes]]", trees.tar_of)
+        tar_of = cast("Callable[..., Generator[bytes]]", tar_files.tar_of)
         yield from tar_of(str(source), check_link=_check_link, **LIMITS)
 
 

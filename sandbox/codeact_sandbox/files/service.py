@@ -13,7 +13,7 @@ from typing import Any
 from codeact_sandbox.host.client import RunnerClient
 from codeact_sandbox.host.processes import Command, Input, pieces_of
 from codeact_sandbox.host.waiting import in_thread
-from codeact_sandbox.runner.worker import trees
+from codeact_sandbox.runner.worker import file_service
 from codeact_sandbox.types.errors import SandboxFileError
 from codeact_sandbox.types.filenames import printable
 
@@ -62,7 +62,7 @@ class FileService:
             else:
                 failure.extend(data[: MAX_FAILURE_BYTES - len(failure)])
 
-        command = Command([trees.COMMAND], stdin=True, timeout=timeout)
+        command = Command([file_service.COMMAND], stdin=True, timeout=timeout)
         done = await self._client.processes.open(command).run(stdin(), on_output, timeout)
         if done.timed_out:
             raise SandboxFileError(errno.ETIMEDOUT, f"it took longer than {done.duration_s:.0f} s", path)

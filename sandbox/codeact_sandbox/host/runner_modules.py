@@ -47,6 +47,8 @@ MODULES = [
     "worker.interpreter",
     "worker.shell_state",
     "worker.trees",
+    "worker.tar_files",
+    "worker.file_service",
     "worker.worker",
     "zygote.zygote",
     "supervisor.files",

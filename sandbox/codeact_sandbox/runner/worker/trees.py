@@ -1,23 +1,15 @@
-"""Operations on files and whole folders, each in a process of the sandbox's user: the host asks, and trusts no answer.
-
-Standard input has a JSON request after its length (4 bytes), then the operation's data. Standard output has JSON, or data for
-operations that return some. An operation that fails ends with 1 and JSON with `error` and `errno` on standard error.
-"""
+"""Operations on files and folders of the sandbox, for `file_service`."""
 
 import contextlib
 import errno
 import fnmatch
 import itertools
-import json
 import os
 import re
 import stat
-import struct
 
 from ..shared import folders, packages
 
-# The words of the command, which the worker does itself.
-COMMAND = "codeact-files"
 CHUNK = 256 * 1024
 PART_PREFIX = ".codeact-part-"
 MAX_EDITED = 64 * 1024 * 1024
@@ -25,31 +17,10 @@ MAX_EDITED = 64 * 1024 * 1024
 MAX_ANSWER = 2 * 1024 * 1024
 MAX_LINE_SHOWN = 2000
 MAX_LINE = 1024 * 1024
-BLOCK = 512
 SYSTEM_FOLDERS = ("/dev/", "/proc/", "/sys/")
 # Folders besides the workspace that code can write to.
 TEMPORARY = ("/tmp", "/dev/shm")
 TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
-
-
-def serve(source, target):
-    """Do what a request says; return the exit status and what belongs on standard error."""
-    try:
-        (size,) = struct.unpack("!I", source.read(4))
-        request = json.loads(source.read(size).decode())
-        operation = OPERATIONS[request.pop("op")]
-        if operation in (read, pack):
-            operation(target, **request)
-        else:
-            answer = operation(source, **request) if operation in (write, unpack) else operation(**request)
-            target.write(json.dumps(answer).encode())
-        target.flush()
-        return 0, b""
-    except OSError as error:
-        failure = {"errno": error.errno or errno.EIO, "error": error.strerror or str(error), "name": error.filename}
-    except (ValueError, MemoryError, RecursionError, struct.error) as error:
-        failure = {"errno": errno.EINVAL, "error": str(error) or type(error).__name__, "name": None}
-    return 1, json.dumps(failure).encode()
 
 
 # Looking
@@ -164,7 +135,7 @@ def _matcher(pattern):
 def _lines(path):
     """Yield the numbered lines of a text file; of a long line in pieces, and nothing after a null byte."""
     try:
-        file = _open(path)
+        file = open_regular(path)
     except OSError:
         return
     with file:
@@ -177,7 +148,7 @@ def _lines(path):
             number += line.endswith(b"\n")
 
 
-def _open(path, flags=0):
+def open_regular(path, flags=0):
     """Open a regular file; opening a pipe would wait for its other end."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags), "rb", CHUNK)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -195,7 +166,7 @@ def check(path):
 
 
 def read(target, path, offset, size, most=None):
-    with _open(path) as file:
+    with open_regular(path) as file:
         # With `most` it is for a host tool.
         if most is not None and os.readlink("/proc/self/fd/%d" % file.fileno()).startswith(SYSTEM_FOLDERS):
             raise OSError(errno.EPERM, "files of /dev, /proc and /sys can't be passed to host tools", path)
@@ -232,7 +203,7 @@ def write(source, path):
 def edit(path, old, new, everywhere):
     old, new = (text.encode("utf-8", "surrogateescape") for text in (old, new))
     path = os.path.realpath(path)
-    with _open(path) as file:
+    with open_regular(path) as file:
         status = os.fstat(file.fileno())
         if status.st_size > MAX_EDITED:
             raise OSError(errno.EFBIG, "larger than %d bytes, the most that is edited" % MAX_EDITED, path)
@@ -302,152 +273,3 @@ def clear(path):
             for _ in folders.remove_content(folder):
                 pass
     folders.make_home()
-
-
-# Whole folders, as tar files
-
-
-def pack(target, path, compressed, **limits):
-    import gzip  # here, because each fork would have to map its library
-
-    packed = gzip.GzipFile(fileobj=target, mode="wb", compresslevel=1, mtime=0) if compressed else target
-    for data in tar_of(path, **limits):
-        packed.write(data)
-    if compressed:
-        packed.close()
-
-
-def tar_of(path, most_entries, most_bytes, check_link=None, exclude=()):
-    """Yield a folder as a tar file, with its files, folders and links; the host sends its own in the same way."""
-    import tarfile
-
-    types = {"file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE}
-    total = 0
-    for number, (name, entry) in enumerate(walk(path, on_error=_raise), start=1):
-        if any((name + "/").startswith(each + "/") for each in exclude):
-            continue
-        status = entry.stat(follow_symlinks=False)
-        kind = TYPES.get(stat.S_IFMT(status.st_mode))
-        if kind is None or entry.name.startswith(PART_PREFIX):
-            continue
-        header = tarfile.TarInfo(name)
-        header.type, header.size = types[kind], status.st_size if kind == "file" else 0
-        header.mode, header.mtime = stat.S_IMODE(status.st_mode), max(0, int(status.st_mtime))
-        if kind == "link":
-            header.linkname = os.readlink(entry.path)
-            if check_link is not None:
-                check_link(name, header.linkname)
-        total += header.size
-        if number > most_entries or total > most_bytes:
-            limits = "%d files and folders, or %d bytes" % (most_entries, most_bytes)
-            raise OSError(errno.EFBIG, "the folder has more than %s" % limits, path)
-        yield header.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-        if kind == "file":
-            yield from _content(entry.path, header.size)
-    yield bytes(2 * BLOCK)
-
-
-def _raise(error):
-    raise error
-
-
-def _content(path, size):
-    with _open(path, os.O_NOFOLLOW) as file:
-        left = size
-        while left > 0:
-            data = file.read(min(CHUNK, left))
-            if not data:
-                raise OSError(errno.EAGAIN, "it became shorter while it was read: try again", path)
-            yield data
-            left -= len(data)
-    yield bytes(-size % BLOCK)
-
-
-def unpack(source, path, compressed, replace=False):
-    import gzip
-    import tarfile
-    import zlib
-
-    packed, folders_made = gzip.GzipFile(fileobj=source) if compressed else source, []
-    try:
-        os.makedirs(path, exist_ok=True)
-        aside, files = _set_aside(path) if replace else (None, {})
-        for _ in folders.remove_content(path, [aside]) if replace else ():
-            pass
-        with tarfile.open(fileobj=packed, mode="r|") as archive:
-            for header in archive:
-                archive.members = []  # it would keep them all
-                _store(archive, header, path, folders_made, files)
-        while packed.read(CHUNK):  # only its end shows whether it is whole
-            pass
-        if replace and os.path.isdir(os.path.join(path, aside)):
-            remove(os.path.join(path, aside), recursive=True)
-        for name, mode, modified in reversed(folders_made):
-            os.chmod(name, mode)
-            os.utime(name, (modified, modified))
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise ValueError("the tar file is broken or cut: %s" % error) from None
-
-
-def _set_aside(top):
-    """Empty the files of a folder and move them into one inside: who has one open will find there what is put back."""
-    aside, files = PART_PREFIX + os.urandom(8).hex(), {}
-    for name, entry in walk(top):
-        put = os.path.join(top, aside, str(len(files)))
-        try:
-            status = entry.stat(follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                os.chmod(entry.path, 0o700)
-            elif stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
-                if not files:
-                    os.makedirs(os.path.dirname(put), exist_ok=True)
-                os.rename(entry.path, put)
-                files[name] = put
-                os.chmod(put, 0o600)
-                os.truncate(put, 0)
-                for attribute in os.listxattr(put):
-                    os.removexattr(put, attribute)
-        except OSError:
-            pass  # it is removed with all others, as far as possible
-    return aside, files
-
-
-def _store(archive, header, top, folders_made, files):
-    parts = [part for part in header.name.split("/") if part not in ("", ".")]
-    if ".." in parts or header.name.startswith("/"):
-        raise ValueError("the tar file has a path that leaves its folder: %r" % header.name)
-    path = os.path.join(top, *parts)
-    _refuse_links(top, parts if header.isdir() else parts[:-1])
-    if header.isdir():
-        os.makedirs(path, exist_ok=True)
-        folders_made.append((path, header.mode & 0o777, header.mtime))
-        return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    if header.isreg():
-        content = archive.extractfile(header)
-        replace(
-            path,
-            iter(lambda: content.read(CHUNK), b""),
-            header.mode & 0o777,
-            header.mtime,
-            files.pop("/".join(parts), None),
-        )
-    elif header.issym():
-        if os.path.lexists(path):
-            os.unlink(path)
-        os.symlink(header.linkname, path)
-    else:
-        raise ValueError("the tar file has something else than files, folders and links: %r" % header.name)
-
-
-def _refuse_links(top, parts):
-    """Raise an error if a link leads away from a path below a folder."""
-    path = os.path.join(os.path.realpath(top), *parts)
-    if os.path.realpath(path) != path:
-        raise OSError(errno.ELOOP, "a link is where a folder should be", path)
-
-
-OPERATIONS = {
-    each.__name__.rstrip("_"): each
-    for each in (stat_, ls, glob, grep, check, read, write, edit, mkdir, remove, unlink, clear, pack, unpack)
-}

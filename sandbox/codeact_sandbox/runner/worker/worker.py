@@ -11,7 +11,18 @@ import sys
 from select import POLLIN, poll
 
 from ..shared import system, wire
-from . import checkpoint_fork, displays, execution, helpers, imports, interpreter, shell_state, stdio, tools, trees
+from . import (
+    checkpoint_fork,
+    displays,
+    execution,
+    file_service,
+    helpers,
+    imports,
+    interpreter,
+    shell_state,
+    stdio,
+    tools,
+)
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -125,8 +136,8 @@ class Worker:
                 command = shell_state.command_for(command, data)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        if request.get("is_job") and command == [trees.COMMAND]:
-            status, problem = trees.serve(open(0, "rb"), open(1, "wb"))
+        if request.get("is_job") and command == [file_service.COMMAND]:
+            status, problem = file_service.serve(open(0, "rb"), open(1, "wb"))
             os.write(2, problem)
             os._exit(status)
         try:
