@@ -95,7 +95,7 @@ def backoff(backoff_s: float, failures: int) -> float:
 async def call_make_agent(make: MakeAgent, executor: CodeExecutor, task: Task) -> AgentOrTeam:
     """Have the caller's function make an agent or a team."""
     second = list(inspect.signature(make).parameters.values())[1:2]
-    takes_task = any(each.name == "task" or each.default is each.empty for each in second)
+    takes_task = any(parameter.name == "task" or parameter.default is parameter.empty for parameter in second)
     made = make(executor, task) if takes_task else make(executor)
     if inspect.isawaitable(made):
         made = await made

@@ -29,7 +29,7 @@ from codeact_sandbox.types.filenames import is_safe
 PART_BYTES = 8 * 1024**2  # of files that are sent at a time: neither side has more of them in memory
 PART_PIECES = 1_000
 END_S = 30.0
-IDLE_S = 10.0  # seconds after which the driver is told that an attempt is still running
+IDLE_S = 10.0  # seconds after which an attempt reports to the driver that it is still running
 
 
 class Piece(NamedTuple):

@@ -213,7 +213,7 @@ def read_settings(job: BatchJob) -> tuple[BatchJob, BatchSettings]:
             }
         )
     except ValidationError as error:
-        wrong = [(str(each["loc"][0]).removesuffix("_s"), each["msg"]) for each in error.errors()]
+        wrong = [(str(problem["loc"][0]).removesuffix("_s"), problem["msg"]) for problem in error.errors()]
         names = {name: f"--option {name}" for name in _BY_OPTION}
         problems = "; ".join(f"{names.get(name, '--' + name.replace('_', '-'))}: {what}" for name, what in wrong)
         raise CommandError(f"{problems}.") from None
@@ -278,7 +278,7 @@ class _ContinuedRecording(RecordedModel):
 
     async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
         if not self.create_calls:
-            earlier = [each.content for each in messages if isinstance(each, AssistantMessage)]
+            earlier = [message.content for message in messages if isinstance(message, AssistantMessage)]
             answers = self.chat_completions
             if [getattr(answer, "content", answer) for answer in answers[: len(earlier)]] == earlier:
                 del answers[: len(earlier)]

@@ -277,7 +277,7 @@ class Chat:
         if self._reader.interrupt():  # the question whether it may run
             return True
         executors = executors_of(self.conversation.target)
-        stopped = [each.interrupt() for each in executors if hasattr(each, "interrupt")]
+        stopped = [executor.interrupt() for executor in executors if hasattr(executor, "interrupt")]
         return any(stopped)
 
     async def _approve(self, request: ApprovalRequest) -> ApprovalResponse:
@@ -339,10 +339,10 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             return
         target = _load(job) if plan is None else _load_again(job, plan, client)
         stack.push_async_callback(_close, target)
-        for each in sandboxes_of(target):
-            await each.start()
+        for executor in sandboxes_of(target):
+            await executor.start()
             if plan is not None:
-                _put_files_back(plan, each)
+                _put_files_back(plan, executor)
         yield target
 
 
@@ -389,7 +389,7 @@ def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
 
 
 def sandboxes_of(target: ChatAgent | BaseTeam) -> list[SandboxCodeExecutor]:
-    return [each for each in executors_of(target) if isinstance(each, SandboxCodeExecutor)]
+    return [part for part in executors_of(target) if isinstance(part, SandboxCodeExecutor)]
 
 
 def model_names(target: ChatAgent | BaseTeam) -> list[str]:

@@ -307,17 +307,17 @@ async def test_code_can_not_make_the_host_write_its_disks(subject: Subject) -> N
 # Case M7.
 def test_the_driver_of_a_ray_batch_holds_a_part_of_a_workspace_only(tmp_path: Path) -> None:
     """400 MB of workspace were 1.6 GiB in the driver."""
-    for name in ("a/log", "a/work", "b/log", "b/work"):
+    for name in ("a/log", "a/files", "b/log", "b/files"):
         (tmp_path / name).mkdir(parents=True)
-    with open(tmp_path / "a/work/large", "wb") as file:
+    with open(tmp_path / "a/files/large", "wb") as file:
         file.truncate(400 * MIB)
     for number in range(3_000):
-        (tmp_path / f"a/work/{number}").touch()
-    here, there = (Folders(tmp_path / side / "log", tmp_path / side / "work") for side in "ab")
+        (tmp_path / f"a/files/{number}").touch()
+    here, there = (Folders(tmp_path / side / "log", tmp_path / side / "files") for side in "ab")
     tracemalloc.start()
     for part in here.changes():
         there.write(part)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 5 * PART_BYTES
-    assert (tmp_path / "b/work/large").stat().st_size == 400 * MIB
+    assert (tmp_path / "b/files/large").stat().st_size == 400 * MIB
